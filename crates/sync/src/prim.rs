@@ -1,0 +1,51 @@
+//! The atomics facade: one switch between `core`, loom and shuttle.
+//!
+//! Every atomic, cell, spin hint and yield of this crate comes from here, so that a model checker sees all of them. Nothing in
+//! this crate names `core::sync::atomic` directly.
+
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    pub(crate) use core::hint::spin_loop;
+    pub(crate) use core::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
+    };
+
+    /// Gives the processor to another thread, where there are threads.
+    #[inline]
+    pub(crate) fn yield_now() {
+        #[cfg(feature = "std")]
+        std::thread::yield_now();
+        #[cfg(not(feature = "std"))]
+        core::hint::spin_loop();
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub(crate) use loom::hint::spin_loop;
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+    };
+    pub(crate) use loom::thread::yield_now;
+
+    /// Under a model every compiler fence is a full fence: the other half of the asymmetric barrier is one too.
+    pub(crate) fn compiler_fence(_: core::sync::atomic::Ordering) {
+        fence(core::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(shuttle, not(loom)))]
+mod imp {
+    pub(crate) use shuttle::hint::spin_loop;
+    pub(crate) use shuttle::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+    };
+    pub(crate) use shuttle::thread::yield_now;
+
+    pub(crate) fn compiler_fence(_: core::sync::atomic::Ordering) {
+        fence(core::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+pub use core::sync::atomic::Ordering;
+pub(crate) use imp::*;
