@@ -49,3 +49,28 @@ mod imp {
 
 pub use core::sync::atomic::Ordering;
 pub(crate) use imp::*;
+
+/// A constructor that is `const` except under a model, whose atomics are made at run time.
+macro_rules! const_fn {
+    ($(#[$attr:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(any(loom, shuttle)))]
+        $(#[$attr])*
+        $vis const fn $($rest)*
+
+        #[cfg(any(loom, shuttle))]
+        $(#[$attr])*
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+/// Counts one event in `crate::stats`, with the feature of that name; else nothing.
+macro_rules! tally {
+    ($event:ident) => {
+        $crate::prim::tally!($event, 1)
+    };
+    ($event:ident, $n:expr) => {
+        let _ = $n;
+    };
+}
+pub(crate) use tally;
