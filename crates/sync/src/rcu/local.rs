@@ -1,0 +1,307 @@
+//! The running thread's side of the domain: sections, garbage, and what happens to it when the thread ends.
+
+use super::defer::{Bag, Deferred, Sealed};
+use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
+use crate::prim::{AtomicUsize, Ordering, yield_now};
+use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sections open in this thread.
+const DEPTH: u32 = (1 << 24) - 1;
+/// Deferred calls are running in this thread.
+const CALLBACK: u32 = 1 << 28;
+/// The bag wants to be seen to when the outermost section ends.
+const URGENT: u32 = 1 << 29;
+/// The thread is ending and owns a record only while in a section.
+const EXITED: u32 = 1 << 30;
+/// The thread has no record yet.
+const UNREGISTERED: u32 = 1 << 31;
+
+/// How long a thread with too much garbage waits for readers when it leaves a section. Bounded, because it may hold a
+/// lock that one of the readers wants: it then goes on, and waits again next time.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+struct Local {
+    /// Zero between sections of a thread that has nothing special to do: the fast paths compare once.
+    state: Cell<u32>,
+    /// The thread's record while `state` has neither UNREGISTERED nor, outside sections, EXITED.
+    record: Cell<Option<&'static Record>>,
+}
+
+thread_local! {
+    // Without a destructor, so that access is one address computation.
+    static LOCAL: Local = const { Local { state: Cell::new(UNREGISTERED), record: Cell::new(None) } };
+    static AT_EXIT: AtExit = const { AtExit };
+}
+
+/// Garbage of threads that have ended.
+static ORPHANS: Mutex<Vec<Sealed>> = Mutex::new(Vec::new());
+/// How many batches `ORPHANS` holds; a hint that saves the lock.
+static ORPHAN_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Held by who goes through all bags.
+static BARRIER: Mutex<()> = Mutex::new(());
+
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        LOCAL.with(|local| {
+            local.state.set(local.state.get() | EXITED);
+            // A guard in another thread-local may outlive this destructor: its end then does the rest.
+            if local.state.get() & DEPTH == 0 {
+                local.hand_over();
+            }
+        });
+    }
+}
+
+/// Opens a section.
+#[inline]
+pub(super) fn enter() {
+    LOCAL.with(|local| {
+        let state = local.state.get();
+        if state == 0
+            && let Some(record) = local.record.get()
+        {
+            local.state.set(1);
+            record.reader.enter(&DOMAIN);
+        } else if state & DEPTH != 0 {
+            local.state.set(state + 1);
+        } else {
+            local.enter_slow();
+        }
+    });
+}
+
+/// Closes a section.
+#[inline]
+pub(super) fn leave() {
+    LOCAL.with(|local| {
+        let state = local.state.get();
+        if state == 1
+            && let Some(record) = local.record.get()
+        {
+            local.state.set(0);
+            record.reader.leave();
+        } else if state & DEPTH > 1 {
+            local.state.set(state - 1);
+        } else {
+            local.leave_slow();
+        }
+    });
+}
+
+/// Whether the running thread is in a section.
+pub(super) fn in_section() -> bool {
+    LOCAL.with(|local| local.state.get() & DEPTH != 0)
+}
+
+/// Whether the running thread is inside a deferred call.
+pub(super) fn in_callback() -> bool {
+    LOCAL.with(|local| local.state.get() & CALLBACK != 0)
+}
+
+/// Adds to the running thread's bag; the thread is in a section.
+#[inline]
+pub(super) fn defer(bytes: usize, item: Deferred) {
+    LOCAL.with(|local| {
+        let record = local.record();
+        // SAFETY: the record is this thread's, and `push` does not come back here.
+        let urgent = unsafe { record.with_bag(|bag| bag.push(bytes, item)) };
+        RecordCounts::add(&record.counts.deferred, 1);
+        RecordCounts::add(&record.counts.deferred_bytes, bytes as u64);
+        if urgent {
+            local.state.set(local.state.get() | URGENT);
+        }
+    });
+}
+
+/// Asks that all that is in the bag be freed as soon as readers allow, however little it is.
+pub(super) fn expedite() {
+    LOCAL.with(|local| {
+        // SAFETY: the record is this thread's, and `hurry` does not come back here.
+        unsafe { local.record().with_bag(Bag::hurry) };
+        local.state.set(local.state.get() | URGENT);
+    });
+}
+
+/// Waits until all calls that were deferred before are done.
+pub(super) fn barrier() {
+    let turn = BARRIER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut taken = Vec::new();
+    for record in records() {
+        // SAFETY: `BARRIER` excludes other thieves, and the closure neither blocks nor comes back.
+        unsafe {
+            record.steal(|bag| {
+                bag.seal(true, || DOMAIN.snapshot());
+                taken.extend(std::iter::from_fn(|| bag.take_sealed()));
+            });
+        }
+    }
+    taken.append(&mut lock_orphans());
+    ORPHAN_COUNT.store(0, Ordering::Relaxed);
+    registry::wait_for(DOMAIN.snapshot(), Wait::Forever);
+    LOCAL.with(|local| {
+        let record = local.ensure_record();
+        for sealed in taken {
+            local.run(record, sealed);
+        }
+        if local.state.get() & EXITED != 0 {
+            local.hand_over();
+        }
+    });
+    // What another thread had already taken out of its bag when we came. Acquire, RCU-9: its effects before our return.
+    for record in records() {
+        let mut tries = 0;
+        while record.executing.load(Ordering::Acquire) != 0 {
+            tries += 1;
+            if tries < 64 { yield_now() } else { std::thread::sleep(Duration::from_micros(50)) }
+        }
+    }
+    drop(turn);
+}
+
+fn lock_orphans() -> std::sync::MutexGuard<'static, Vec<Sealed>> {
+    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Local {
+    #[inline]
+    fn record(&self) -> &'static Record {
+        self.record.get().expect("a thread in a section has a record")
+    }
+
+    /// The thread's record, taken now if it has none.
+    fn ensure_record(&self) -> &'static Record {
+        if self.state.get() & UNREGISTERED != 0 {
+            // Fails where the thread is already past its destructors.
+            let ends = AT_EXIT.try_with(|_| ()).is_err();
+            self.state.set(if ends { EXITED } else { 0 });
+        }
+        self.record.get().unwrap_or_else(|| {
+            let record = Record::acquire();
+            self.record.set(Some(record));
+            record
+        })
+    }
+
+    #[cold]
+    fn enter_slow(&self) {
+        let record = self.ensure_record();
+        self.state.set(self.state.get() + 1);
+        record.reader.enter(&DOMAIN);
+    }
+
+    #[cold]
+    fn leave_slow(&self) {
+        let state = self.state.get();
+        assert!(state & DEPTH == 1, "a section was left that was not entered");
+        self.state.set(state - 1);
+        self.record().reader.leave();
+        if state & CALLBACK != 0 {
+            // The flush that runs the callback sees to it.
+        } else if state & EXITED != 0 {
+            self.hand_over();
+        } else if state & URGENT != 0 {
+            self.state.set(self.state.get() & !URGENT);
+            self.flush(self.record(), false);
+        }
+    }
+
+    /// Seals what there is, lets grace periods advance as far as they go without waiting, and runs what is ready. Waits,
+    /// for a bounded time, if the bag is over its limit.
+    fn flush(&self, record: &'static Record, all: bool) {
+        {
+            let writers = registry::try_lock_writers();
+            let snapshot = || match writers {
+                Some(_) => DOMAIN.snapshot_locked(),
+                None => DOMAIN.snapshot(),
+            };
+            // SAFETY: the record is ours, and `seal` does not come back here.
+            let newest = unsafe {
+                record.with_bag(|bag| {
+                    bag.seal(all, snapshot);
+                    bag.newest()
+                })
+            };
+            if let (Some(writers), Some(newest)) = (&writers, newest) {
+                while !DOMAIN.is_complete(newest) && registry::advance(writers, Wait::Briefly) {}
+            }
+        }
+        self.run_ready(record);
+        // SAFETY: the record is ours, and the closure does not come back here.
+        let over = unsafe { record.with_bag(|bag| bag.oldest().filter(|_| bag.is_over_limit())) };
+        if let Some(oldest) = over
+            && registry::wait_for(oldest, Wait::Until(Instant::now() + PATIENCE))
+        {
+            self.run_ready(record);
+        }
+    }
+
+    fn run_ready(&self, record: &'static Record) {
+        loop {
+            // Before we take, so that a barrier that finds the bag empty finds this set: RCU-8 and the lock of the orphans
+            // order the two.
+            record.executing.store(1, Ordering::Relaxed);
+            // SAFETY: the record is ours, and `take_ready` does not come back here.
+            let ready = unsafe { record.with_bag(|bag| bag.take_ready(&DOMAIN)) };
+            match ready.or_else(take_orphan) {
+                Some(sealed) => self.run(record, sealed),
+                None => break,
+            }
+        }
+        // RCU-9 Release: what the calls did comes before the end of a barrier.
+        record.executing.store(0, Ordering::Release);
+    }
+
+    fn run(&self, record: &'static Record, sealed: Sealed) {
+        let Sealed { mut items, bytes, .. } = sealed;
+        let before = self.state.get();
+        self.state.set(before | CALLBACK);
+        let count = items.len() as u64;
+        items.drain(..).for_each(Deferred::run);
+        // Whatever the calls asked for stays asked for.
+        self.state.set(self.state.get() & !CALLBACK | before & CALLBACK);
+        RecordCounts::add(&record.counts.freed, count);
+        RecordCounts::add(&record.counts.freed_bytes, bytes as u64);
+        // SAFETY: the record is ours, and `keep` does not come back here.
+        unsafe { record.with_bag(|bag| bag.keep(items)) };
+    }
+
+    /// Leaves the bag to others and gives the record back: the thread ends.
+    fn hand_over(&self) {
+        let Some(record) = self.record.get() else { return };
+        // Twice, since the calls may defer more.
+        self.flush(record, true);
+        self.flush(record, true);
+        // SAFETY: the record is ours, and the closure does not come back here.
+        let rest: Vec<Sealed> = unsafe {
+            record.with_bag(|bag| {
+                bag.seal(true, || DOMAIN.snapshot());
+                std::iter::from_fn(|| bag.take_sealed()).collect()
+            })
+        };
+        if !rest.is_empty() {
+            let mut orphans = lock_orphans();
+            orphans.extend(rest);
+            ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
+        }
+        self.record.set(None);
+        self.state.set(EXITED);
+        record.release();
+    }
+}
+
+/// A batch of an ended thread whose grace period is over.
+fn take_orphan() -> Option<Sealed> {
+    // Relaxed: a hint. Who misses an orphan finds it next time.
+    if ORPHAN_COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let mut orphans = ORPHANS.try_lock().ok()?;
+    let ready = orphans.iter().position(|sealed| DOMAIN.is_complete(sealed.grace))?;
+    let sealed = orphans.swap_remove(ready);
+    ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
+    Some(sealed)
+}

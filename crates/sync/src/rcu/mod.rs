@@ -1,0 +1,233 @@
+//! Read-copy-update: readers that store nothing others read, writers that wait for them.
+//!
+//! # Why
+//! A reader of a shared structure must not find its memory freed. A count per object costs two contended writes per visit; a
+//! lock costs the same. Here a reader announces itself in a word of its own (about a nanosecond, no contention), and who
+//! removes an object frees it once every reader that might have seen it has moved on: after a *grace period*.
+//!
+//! # Use
+//! ```
+//! use vfscale_sync::rcu;
+//!
+//! let cell = rcu::RcuCell::empty();
+//! let guard = rcu::pin();
+//! cell.replace(Some(Box::new(1)), &guard);
+//! assert_eq!(cell.load(&guard), Some(&1));
+//! cell.replace(Some(Box::new(2)), &guard); // the 1 stays readable for this guard
+//! ```
+//! - [`pin`] opens a section: what is reachable inside it stays allocated until the [`Guard`] is dropped. Sections nest.
+//! - [`Guard::defer`] runs a closure after a grace period, [`synchronize`] waits for one, [`barrier`] waits until everything
+//!   deferred so far has run.
+//!
+//! Keep sections short. A section that lasts keeps everybody's garbage alive.
+//!
+//! # Who runs deferred calls, and when
+//! The thread that deferred them, when it drops its outermost guard and has a batch (1,024 items or 1 MiB), if readers allow.
+//! Garbage is bounded: beyond eight batches or 32 MiB in one thread, that thread waits for readers each time it leaves its
+//! outermost section, a millisecond at most, so that a lock it holds meanwhile cannot deadlock with a reader. A thread that
+//! ends passes its garbage on. So dropping a guard may run deferred calls: they must not panic, not block, and not take a
+//! lock that someone holds while dropping a guard.
+//!
+//! # Parts
+//! `domain`: the protocol and its orderings, as the models run it. `registry`: the threads' records. `local`: sections and
+//! garbage of one thread. `defer`: containers. `cell`: [`RcuCell`].
+//!
+//! # Source
+//! Kernel RCU for the interface; the protocol is that of user-space RCU in its membarrier flavour, with one counter that
+//! only grows in place of two phases.
+
+mod cell;
+#[cfg(not(any(loom, shuttle)))]
+mod defer;
+#[cfg(not(any(loom, shuttle)))]
+#[expect(unreachable_pub, reason = "public under a model, where `tests/loom_rcu.rs` drives it")]
+mod domain;
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod domain;
+#[cfg(not(any(loom, shuttle)))]
+mod local;
+#[cfg(not(any(loom, shuttle)))]
+mod registry;
+
+pub use cell::RcuCell;
+
+use std::marker::PhantomData;
+
+/// A section of reading. Lends references to what RCU protects, and stays in its thread.
+#[must_use = "the section ends when the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    /// Neither `Send` nor `Sync`: the section is the thread's.
+    _thread: PhantomData<*mut ()>,
+}
+
+/// Opens a section, or nests one more in the section this thread is in.
+#[inline]
+pub fn pin() -> Guard {
+    imp::enter();
+    Guard { _thread: PhantomData }
+}
+
+impl Guard {
+    /// Runs `f` after a grace period, on some thread that drops its outermost guard (or in [`barrier`]). `bytes` is what `f`
+    /// will free, about: it counts towards the limit on garbage.
+    ///
+    /// `f` must not panic or block, see the module. If the process ends first, `f` never runs.
+    #[inline]
+    pub fn defer(&self, bytes: usize, f: impl FnOnce() + Send + 'static) {
+        imp::defer(bytes, f);
+    }
+
+    /// Asks that what this thread has deferred be freed at the first chance, though it be less than a batch: for who waits
+    /// for a deferred call without being able to block.
+    pub fn expedite(&self) {
+        imp::expedite();
+    }
+}
+
+impl Clone for Guard {
+    /// Nests one more section.
+    #[inline]
+    fn clone(&self) -> Self {
+        pin()
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        imp::leave();
+    }
+}
+
+/// Waits until every section that is open now, in any thread, has ended.
+///
+/// # Panics
+/// If this thread is in a section: it would wait for itself.
+pub fn synchronize() {
+    assert!(
+        !imp::in_section(),
+        "rcu::synchronize inside a section of this thread would never return"
+    );
+    imp::synchronize();
+}
+
+/// Waits until everything deferred before this call, by any thread, has run.
+///
+/// # Panics
+/// If this thread is in a section or inside a deferred call: it would wait for itself.
+pub fn barrier() {
+    assert!(!imp::in_section(), "rcu::barrier inside a section of this thread would never return");
+    assert!(!imp::in_callback(), "rcu::barrier inside a deferred call would never return");
+    imp::barrier();
+}
+
+/// Whether the running thread holds a guard.
+pub fn is_pinned() -> bool {
+    imp::in_section()
+}
+
+/// What the process's domain has done so far. Taken without stopping anybody: the fields may be of slightly different
+/// moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RcuStats {
+    /// Grace periods that have ended.
+    pub grace_periods: u64,
+    /// Calls deferred.
+    pub deferred: u64,
+    /// Deferred calls that have run.
+    pub freed: u64,
+    /// Deferred calls that wait.
+    pub pending: u64,
+    /// Bytes that the waiting calls said they would free.
+    pub pending_bytes: u64,
+    /// Threads that are registered now.
+    pub readers: u64,
+    /// Whether readers run without a processor fence (the system's barrier is in use).
+    pub asymmetric: bool,
+}
+
+/// What the process's domain has done so far.
+pub fn stats() -> RcuStats {
+    imp::stats()
+}
+
+/// The process's domain.
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    use super::RcuStats;
+    use super::defer::Deferred;
+    pub(super) use super::local::{barrier, enter, expedite, in_callback, in_section, leave};
+    use super::registry::{DOMAIN, Wait, records, wait_for};
+    use crate::prim::Ordering;
+
+    #[inline]
+    pub(super) fn defer(bytes: usize, f: impl FnOnce() + Send + 'static) {
+        super::local::defer(bytes, Deferred::new(f));
+    }
+
+    pub(super) fn synchronize() {
+        wait_for(DOMAIN.snapshot(), Wait::Forever);
+    }
+
+    pub(super) fn stats() -> RcuStats {
+        let mut stats = RcuStats {
+            grace_periods: DOMAIN.completed(),
+            asymmetric: crate::fence::is_asymmetric(),
+            ..RcuStats::default()
+        };
+        let mut freed_bytes = 0_u64;
+        // What is freed is read before what is deferred, so that `pending` is not below zero by our doing.
+        for record in records() {
+            stats.freed += record.counts.freed.load(Ordering::Relaxed);
+            freed_bytes += record.counts.freed_bytes.load(Ordering::Relaxed);
+        }
+        let mut deferred_bytes = 0_u64;
+        for record in records() {
+            stats.deferred += record.counts.deferred.load(Ordering::Relaxed);
+            deferred_bytes += record.counts.deferred_bytes.load(Ordering::Relaxed);
+            stats.readers += u64::from(record.is_taken());
+        }
+        stats.pending = stats.deferred.saturating_sub(stats.freed);
+        stats.pending_bytes = deferred_bytes.saturating_sub(freed_bytes);
+        stats
+    }
+}
+
+/// Under a model a grace period never ends: nothing deferred runs, which real runs may also do. The protocol itself is
+/// modelled on `domain` alone (`tests/loom_rcu.rs`).
+#[cfg(any(loom, shuttle))]
+mod imp {
+    use super::RcuStats;
+
+    pub(super) fn enter() {}
+    pub(super) fn leave() {}
+    pub(super) fn expedite() {}
+
+    #[expect(clippy::mem_forget, reason = "what waits for a grace period that never ends")]
+    pub(super) fn defer(_bytes: usize, f: impl FnOnce() + Send + 'static) {
+        std::mem::forget(f);
+    }
+
+    pub(super) fn in_section() -> bool {
+        false
+    }
+
+    pub(super) fn in_callback() -> bool {
+        false
+    }
+
+    pub(super) fn synchronize() {
+        unimplemented!("a grace period never ends under a model")
+    }
+
+    pub(super) fn barrier() {
+        unimplemented!("a grace period never ends under a model")
+    }
+
+    pub(super) fn stats() -> RcuStats {
+        RcuStats::default()
+    }
+}

@@ -1,0 +1,282 @@
+//! Who reads: one record per live thread, found by the writers in a list that only grows.
+//!
+//! A record is leaked once and then reused by one thread after another, so a scan may walk the list without a lock and
+//! without asking whether a record still exists. The list is as long as the largest number of threads that were
+//! registered at one time.
+
+use super::defer::Bag;
+use super::domain::{Domain, Reader};
+use crate::fence;
+use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop, yield_now};
+use crossbeam_utils::CachePadded;
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// The domain of the process.
+pub(super) static DOMAIN: CachePadded<Domain> = CachePadded::new(Domain::new());
+
+/// Orders writers: held while a grace period is started, scanned for, and completed.
+static WRITERS: Mutex<()> = Mutex::new(());
+
+/// The newest record; older ones follow by `next`.
+static RECORDS: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
+
+/// How often a scan that may not wait looks at one reader again: sections are short, so most end meanwhile.
+const PATIENCE: u32 = 64;
+
+/// What one thread brings to the protocol.
+///
+/// # Invariants
+/// - Records live for ever.
+/// - `taken` is 1 while a thread owns the record. Only the owner calls `reader.enter`, `reader.leave` and
+///   [`Record::with_bag`], and only the owner writes the counters below.
+/// - `bag` is reached only between winning `busy` against `stolen` (owner), or while `stolen` is set and `busy` was seen
+///   clear after a heavy fence (thief; see [`Record::steal`]).
+pub(super) struct Record {
+    /// On a line of its own: the owner writes it twice a section, writers read it.
+    pub(super) reader: CachePadded<Reader>,
+    next: AtomicPtr<Record>,
+    taken: AtomicU32,
+    /// The owner is in its bag.
+    busy: AtomicU32,
+    /// A thief wants the bag, or has it. Thieves exclude each other by a lock of theirs.
+    stolen: AtomicU32,
+    /// The owner is running callbacks that are no longer in its bag.
+    pub(super) executing: AtomicU32,
+    bag: UnsafeCell<Bag>,
+    /// Statistics, written by the owner, kept when the record changes hands.
+    pub(super) counts: RecordCounts,
+}
+
+/// Written by plain load and store: the owner of the record is the only writer.
+#[derive(Default)]
+pub(super) struct RecordCounts {
+    pub(super) deferred: AtomicU64,
+    pub(super) deferred_bytes: AtomicU64,
+    pub(super) freed: AtomicU64,
+    pub(super) freed_bytes: AtomicU64,
+}
+
+impl RecordCounts {
+    #[inline]
+    pub(super) fn add(counter: &AtomicU64, n: u64) {
+        // Relaxed: only a statistic, and ours alone to write.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all fields but `bag` are atomics. `bag` is reached by one thread at a time (type invariant), and what it holds
+// is `Send`.
+unsafe impl Sync for Record {}
+// SAFETY: see `Sync`; nothing in a record is tied to a thread.
+unsafe impl Send for Record {}
+
+impl Record {
+    fn new() -> Self {
+        Record {
+            reader: CachePadded::new(Reader::new()),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            taken: AtomicU32::new(1),
+            busy: AtomicU32::new(0),
+            stolen: AtomicU32::new(0),
+            executing: AtomicU32::new(0),
+            bag: UnsafeCell::new(Bag::new()),
+            counts: RecordCounts::default(),
+        }
+    }
+
+    /// Takes a record for the running thread: an unused one, or a new one.
+    pub(super) fn acquire() -> &'static Record {
+        fence::prepare();
+        for record in records() {
+            // RCU-5 Acquire: after everything the last owner did with it.
+            if record.taken.load(Ordering::Relaxed) == 0
+                && record.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return record;
+            }
+        }
+        let record: &'static Record = Box::leak(Box::new(Record::new()));
+        let mut head = RECORDS.load(Ordering::Relaxed);
+        loop {
+            record.next.store(head, Ordering::Relaxed);
+            // RCU-6 Release: the record is whole before a scan can find it. A scan that misses it began its list before a
+            // SeqCst point that our first entry comes after: RECORDS is written before `active`, both before `light`.
+            match RECORDS.compare_exchange_weak(
+                head,
+                std::ptr::from_ref(record).cast_mut(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return record,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives the record to the next thread that asks. The caller owns it, is in no section, and has emptied the bag.
+    pub(super) fn release(&self) {
+        // RCU-5 Release: our use comes before the next owner's.
+        self.taken.store(0, Ordering::Release);
+    }
+
+    /// Whether a thread owns the record now; a statistic.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lends the bag to the owner of the record.
+    ///
+    /// # Safety
+    /// The caller owns the record, and `f` does not come back here.
+    #[inline]
+    pub(super) unsafe fn with_bag<R>(&self, f: impl FnOnce(&mut Bag) -> R) -> R {
+        // Relaxed: the fence orders it against the load of `stolen`.
+        self.busy.store(1, Ordering::Relaxed);
+        // RCU-7: our `busy` before our look at `stolen`; partner in `steal`.
+        fence::light();
+        // RCU-8 Acquire: after what the last thief did to the bag.
+        if self.stolen.load(Ordering::Acquire) != 0 {
+            self.wait_for_thief();
+        }
+        // SAFETY: `busy` is set and no thief was there after we set it, so none enters before we clear it.
+        let result = f(unsafe { &mut *self.bag.get() });
+        // RCU-8 Release: what we did to the bag, before a thief.
+        self.busy.store(0, Ordering::Release);
+        result
+    }
+
+    #[cold]
+    fn wait_for_thief(&self) {
+        loop {
+            // RCU-8 Release: also when we back off, since a thief may read this very store.
+            self.busy.store(0, Ordering::Release);
+            while self.stolen.load(Ordering::Relaxed) != 0 {
+                yield_now();
+            }
+            self.busy.store(1, Ordering::Relaxed);
+            // RCU-7.
+            fence::light();
+            // RCU-8 Acquire.
+            if self.stolen.load(Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Lends the bag to another thread than the owner, who waits meanwhile.
+    ///
+    /// # Safety
+    /// The caller holds the lock that excludes other thieves, and `f` neither blocks nor comes back here.
+    pub(super) unsafe fn steal<R>(&self, f: impl FnOnce(&mut Bag) -> R) -> R {
+        self.stolen.store(1, Ordering::Relaxed);
+        // RCU-7: our `stolen` before our look at `busy`; partner in `with_bag`.
+        fence::heavy();
+        // RCU-8 Acquire: after what the owner did to the bag.
+        while self.busy.load(Ordering::Acquire) != 0 {
+            yield_now();
+        }
+        // SAFETY: no other thief (contract), and the owner, seen outside, waits while `stolen` is set.
+        let result = f(unsafe { &mut *self.bag.get() });
+        // RCU-8 Release: what we did to the bag, before the owner.
+        self.stolen.store(0, Ordering::Release);
+        result
+    }
+}
+
+/// All records there have ever been.
+pub(super) fn records() -> impl Iterator<Item = &'static Record> {
+    // RCU-6 Acquire.
+    let mut at = RECORDS.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: records are leaked, and a non-null pointer in the list is one.
+        let record = unsafe { at.as_ref() }?;
+        at = record.next.load(Ordering::Acquire);
+        Some(record)
+    })
+}
+
+/// How long a call may wait for readers.
+#[derive(Clone, Copy)]
+pub(super) enum Wait {
+    /// A few looks at each reader.
+    Briefly,
+    /// Until then.
+    Until(Instant),
+    /// As long as it takes.
+    Forever,
+}
+
+fn lock_writers() -> MutexGuard<'static, ()> {
+    WRITERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of the writers, if it is free.
+pub(super) fn try_lock_writers() -> Option<MutexGuard<'static, ()>> {
+    match WRITERS.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Waits until the grace period `number`, from one of the domain's snapshots, is over. False if `wait` ran out first.
+pub(super) fn wait_for(number: u64, wait: Wait) -> bool {
+    while !DOMAIN.is_complete(number) {
+        let guard = match wait {
+            Wait::Briefly => match try_lock_writers() {
+                Some(guard) => guard,
+                // Another thread is at it.
+                None => return DOMAIN.is_complete(number),
+            },
+            Wait::Until(end) => match try_lock_writers() {
+                Some(guard) => guard,
+                None if Instant::now() >= end => return DOMAIN.is_complete(number),
+                None => {
+                    std::thread::sleep(Duration::from_micros(50));
+                    continue;
+                }
+            },
+            Wait::Forever => lock_writers(),
+        };
+        if DOMAIN.is_complete(number) {
+            return true;
+        }
+        if !advance(&guard, wait) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs one grace period, or the rest of one that a caller before us gave up on. False if `wait` ran out first; the grace
+/// period then stays in progress.
+pub(super) fn advance(_writers: &MutexGuard<'static, ()>, wait: Wait) -> bool {
+    let number = DOMAIN.in_progress_locked().unwrap_or_else(|| DOMAIN.start_locked());
+    if records().all(|record| wait_for_reader(record, number, wait)) {
+        DOMAIN.complete_locked(number);
+        true
+    } else {
+        false
+    }
+}
+
+fn wait_for_reader(record: &Record, number: u64, wait: Wait) -> bool {
+    let mut tries = 0_u32;
+    loop {
+        if record.reader.is_quiet(number) {
+            return true;
+        }
+        tries += 1;
+        match (tries, wait) {
+            (..=PATIENCE, _) => spin_loop(),
+            (_, Wait::Briefly) => return false,
+            (_, Wait::Until(end)) if Instant::now() >= end => return false,
+            // A reader that has the processor is done within a few yields.
+            (..=96, _) => yield_now(),
+            // Preempted, or blocked inside its section: sleep, longer and longer.
+            _ => std::thread::sleep(Duration::from_micros(u64::from(tries - 96).min(20) * 50)),
+        }
+    }
+}
