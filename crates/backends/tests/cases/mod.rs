@@ -1,0 +1,5 @@
+pub(crate) mod attrs;
+pub(crate) mod data;
+pub(crate) mod dirs;
+pub(crate) mod names;
+pub(crate) mod renames;

@@ -1,0 +1,166 @@
+//! A backend with its root, and short forms of what a test asks of it.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::ops::ControlFlow;
+
+use vfscale::{
+    Attr, Context, Entry, Errno, FileSystem, FileType, OpenFlags, Place, RenameFlags, Result,
+    SetAttr,
+};
+
+pub(crate) const RDWR: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
+
+pub(crate) struct World<F: FileSystem> {
+    pub(crate) fs: F,
+    pub(crate) cx: Context,
+    pub(crate) root: F::Node,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) name: Vec<u8>,
+    pub(crate) ino: u64,
+    pub(crate) kind: Option<FileType>,
+    pub(crate) next: u64,
+}
+
+impl<F: FileSystem> World<F> {
+    pub(crate) fn new(fs: F) -> World<F> {
+        let root = fs.root().expect("the root");
+        World { fs, cx: Context::root(), root: root.node }
+    }
+
+    pub(crate) fn at<'a>(&'a self, name: &'a str) -> Place<'a, F::Node> {
+        Place { dir: &self.root, name: name.as_bytes() }
+    }
+
+    pub(crate) fn lookup_in(&self, dir: &F::Node, name: &str) -> Result<Entry<F::Node>> {
+        self.fs.lookup(&self.cx, Place { dir, name: name.as_bytes() })
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Result<Entry<F::Node>> {
+        self.lookup_in(&self.root, name)
+    }
+
+    pub(crate) fn attr(&self, node: &F::Node) -> Attr {
+        self.fs.getattr(node, None).expect("getattr")
+    }
+
+    pub(crate) fn mkdir_in(&self, dir: &F::Node, name: &str) -> Entry<F::Node> {
+        let at = Place { dir, name: name.as_bytes() };
+        self.fs.mkdir(&self.cx, at, 0o755).expect("mkdir")
+    }
+
+    pub(crate) fn mkdir(&self, name: &str) -> Entry<F::Node> {
+        self.mkdir_in(&self.root, name)
+    }
+
+    pub(crate) fn create_in(&self, dir: &F::Node, name: &str) -> (Entry<F::Node>, F::Handle) {
+        let at = Place { dir, name: name.as_bytes() };
+        self.fs.create(&self.cx, at, 0o644, RDWR).expect("create")
+    }
+
+    pub(crate) fn create(&self, name: &str) -> (Entry<F::Node>, F::Handle) {
+        self.create_in(&self.root, name)
+    }
+
+    /// A file with this content.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Entry<F::Node> {
+        let (entry, handle) = self.create(name);
+        self.write(&handle, 0, content);
+        entry
+    }
+
+    pub(crate) fn open(&self, node: &F::Node, flags: OpenFlags) -> Result<F::Handle> {
+        self.fs.open(&self.cx, node, flags)
+    }
+
+    pub(crate) fn write(&self, handle: &F::Handle, offset: u64, data: &[u8]) {
+        assert_eq!(self.fs.write(handle, offset, data), Ok(data.len()));
+    }
+
+    pub(crate) fn read_handle(&self, handle: &F::Handle) -> Vec<u8> {
+        let mut buf = vec![0; 1 << 16];
+        let n = self.fs.read(handle, 0, &mut buf).expect("read");
+        buf.truncate(n);
+        buf
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        let node = self.lookup(name).expect("lookup").node;
+        self.read_handle(&self.open(&node, OpenFlags::READ).expect("open"))
+    }
+
+    pub(crate) fn set(&self, node: &F::Node, change: SetAttr) -> Result<Attr> {
+        self.fs.setattr(&self.cx, node, None, &change)
+    }
+
+    pub(crate) fn rename_in(
+        &self,
+        (old, from): (&F::Node, &str),
+        (new, to): (&F::Node, &str),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let moved = self.lookup_in(old, from)?.node;
+        let replaced = self.lookup_in(new, to).ok().map(|entry| entry.node);
+        let from = Place { dir: old, name: from.as_bytes() };
+        let to = Place { dir: new, name: to.as_bytes() };
+        self.fs.rename(&self.cx, from, to, flags, &moved, replaced.as_ref())
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
+        self.rename_in((&self.root, from), (&self.root, to), flags)
+    }
+
+    pub(crate) fn unlink(&self, name: &str) -> Result<()> {
+        let node = self.lookup(name)?.node;
+        self.fs.unlink(&self.cx, self.at(name), &node)
+    }
+
+    pub(crate) fn rmdir(&self, name: &str) -> Result<()> {
+        let node = self.lookup(name)?.node;
+        self.fs.rmdir(&self.cx, self.at(name), &node)
+    }
+
+    /// Up to `max` entries from `cookie` on.
+    pub(crate) fn list_some(&self, handle: &F::Handle, cookie: u64, max: usize) -> Vec<Listed> {
+        let mut listed = Vec::new();
+        let emit = &mut |entry: vfscale::DirEntry<'_>| {
+            if listed.len() == max {
+                return ControlFlow::Break(());
+            }
+            listed.push(Listed {
+                name: entry.name.to_vec(),
+                ino: entry.ino,
+                kind: entry.kind,
+                next: entry.next,
+            });
+            ControlFlow::Continue(())
+        };
+        self.fs.readdir(handle, cookie, emit).expect("readdir");
+        listed
+    }
+
+    pub(crate) fn open_dir(&self, node: &F::Node) -> F::Handle {
+        self.open(node, OpenFlags::READ | OpenFlags::DIRECTORY).expect("open a directory")
+    }
+
+    /// All names but the dots, sorted.
+    pub(crate) fn names(&self, node: &F::Node) -> Vec<Vec<u8>> {
+        let listed = self.list_some(&self.open_dir(node), 0, usize::MAX);
+        let mut names: Vec<_> = listed.into_iter().map(|entry| entry.name).collect();
+        names.retain(|name| name != b"." && name != b"..");
+        names.sort();
+        names
+    }
+}
+
+pub(crate) fn absent<T>(result: Result<T>) {
+    assert_eq!(result.map(drop), Err(Errno::ENOENT));
+}
+
+/// Long enough for the coarse clock that some file systems stamp with.
+pub(crate) fn tick() {
+    std::thread::sleep(std::time::Duration::from_millis(12));
+}
