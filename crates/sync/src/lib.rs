@@ -2,22 +2,49 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod backoff;
+pub mod combining;
+#[cfg(all(feature = "std", not(loom)))]
+mod biased;
+#[cfg(all(feature = "std", not(loom)))]
+mod counted;
 #[cfg(feature = "std")]
 pub mod fence;
+#[cfg(feature = "std")]
+mod file_ref;
+mod id;
+#[cfg(all(feature = "std", not(loom)))]
+mod id_list;
 mod lockref;
 mod mcs;
+mod name_bytes;
 mod park;
+#[cfg(all(feature = "std", not(loom)))]
+mod pool;
 mod prim;
 mod qrwlock;
 mod raw_lock;
 #[cfg(feature = "std")]
 pub mod rcu;
+#[cfg(all(feature = "std", not(loom)))]
+mod region;
 mod seqcount;
+pub mod stats;
 #[cfg(feature = "std")]
 mod thread_slot;
 pub mod wait;
 
+#[cfg(feature = "std")]
+pub use file_ref::{FileRef, GetFile, PutFile};
 pub use lockref::{Get, LockRef, LockRefGuard, Put, PutReturn};
 pub use prim::Ordering;
 pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
 pub use seqcount::{SeqCount, SeqLock, SeqLockRead, SeqLockWrite, SeqWrite};
+pub use id::{AtomicId, Id};
+pub use name_bytes::NameBytes;
+
+#[cfg(all(feature = "std", not(loom)))]
+pub use counted::{Counted, Held};
+#[cfg(all(feature = "std", not(loom)))]
+pub use id_list::{IdLinks, IdList, ListAdapter};
+#[cfg(all(feature = "std", not(loom)))]
+pub use pool::{Fresh, Pool, Slot};

@@ -24,13 +24,13 @@ unsafe impl<T: Send + Sync> Sync for RcuCell<T> {}
 
 impl<T> RcuCell<T> {
     /// A cell with nothing in it.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(loom))]
     pub const fn empty() -> Self {
         RcuCell { ptr: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// A cell with nothing in it.
-    #[cfg(any(loom, shuttle))]
+    #[cfg(loom)]
     pub fn empty() -> Self {
         RcuCell { ptr: AtomicPtr::new(ptr::null_mut()) }
     }

@@ -51,13 +51,13 @@ pub struct Reader {
 
 impl Domain {
     /// A domain in which no grace period has run.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Domain { grace: AtomicU64::new(1), completed: AtomicU64::new(1) }
     }
 
     /// A domain in which no grace period has run.
-    #[cfg(any(loom, shuttle))]
+    #[cfg(loom)]
     pub fn new() -> Self {
         Domain { grace: AtomicU64::new(1), completed: AtomicU64::new(1) }
     }
@@ -114,13 +114,13 @@ impl Domain {
 
 impl Reader {
     /// A reader outside any section.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Reader { active: AtomicU64::new(0) }
     }
 
     /// A reader outside any section.
-    #[cfg(any(loom, shuttle))]
+    #[cfg(loom)]
     pub fn new() -> Self {
         Reader { active: AtomicU64::new(0) }
     }

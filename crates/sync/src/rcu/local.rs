@@ -131,13 +131,10 @@ pub(super) fn barrier() {
     let turn = BARRIER.lock().unwrap_or_else(PoisonError::into_inner);
     let mut taken = Vec::new();
     for record in records() {
-        // SAFETY: `BARRIER` excludes other thieves, and the closure neither blocks nor comes back.
-        unsafe {
-            record.steal(|bag| {
-                bag.seal(true, || DOMAIN.snapshot());
-                taken.extend(std::iter::from_fn(|| bag.take_sealed()));
-            });
-        }
+        record.steal(|bag| {
+            bag.seal(true, || DOMAIN.snapshot());
+            taken.extend(std::iter::from_fn(|| bag.take_sealed()));
+        });
     }
     taken.append(&mut lock_orphans());
     ORPHAN_COUNT.store(0, Ordering::Relaxed);
@@ -241,7 +238,7 @@ impl Local {
 
     fn run_ready(&self, record: &'static Record) {
         loop {
-            // Before we take, so that a barrier that finds the bag empty finds this set: RCU-8 and the lock of the orphans
+            // Before we take, so that a barrier that finds the bag empty finds this set: BL-2 and the lock of the orphans
             // order the two.
             record.executing.store(1, Ordering::Relaxed);
             // SAFETY: the record is ours, and `take_ready` does not come back here.

@@ -6,10 +6,10 @@
 
 use super::defer::Bag;
 use super::domain::{Domain, Reader};
+use crate::biased::Biased;
 use crate::fence;
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop, yield_now};
 use crossbeam_utils::CachePadded;
-use std::cell::UnsafeCell;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -31,20 +31,14 @@ const PATIENCE: u32 = 64;
 /// - Records live for ever.
 /// - `taken` is 1 while a thread owns the record. Only the owner calls `reader.enter`, `reader.leave` and
 ///   [`Record::with_bag`], and only the owner writes the counters below.
-/// - `bag` is reached only between winning `busy` against `stolen` (owner), or while `stolen` is set and `busy` was seen
-///   clear after a heavy fence (thief; see [`Record::steal`]).
 pub(super) struct Record {
     /// On a line of its own: the owner writes it twice a section, writers read it.
     pub(super) reader: CachePadded<Reader>,
     next: AtomicPtr<Record>,
     taken: AtomicU32,
-    /// The owner is in its bag.
-    busy: AtomicU32,
-    /// A thief wants the bag, or has it. Thieves exclude each other by a lock of theirs.
-    stolen: AtomicU32,
     /// The owner is running callbacks that are no longer in its bag.
     pub(super) executing: AtomicU32,
-    bag: UnsafeCell<Bag>,
+    bag: Biased<Bag>,
     /// Statistics, written by the owner, kept when the record changes hands.
     pub(super) counts: RecordCounts,
 }
@@ -66,22 +60,14 @@ impl RecordCounts {
     }
 }
 
-// SAFETY: all fields but `bag` are atomics. `bag` is reached by one thread at a time (type invariant), and what it holds
-// is `Send`.
-unsafe impl Sync for Record {}
-// SAFETY: see `Sync`; nothing in a record is tied to a thread.
-unsafe impl Send for Record {}
-
 impl Record {
     fn new() -> Self {
         Record {
             reader: CachePadded::new(Reader::new()),
             next: AtomicPtr::new(std::ptr::null_mut()),
             taken: AtomicU32::new(1),
-            busy: AtomicU32::new(0),
-            stolen: AtomicU32::new(0),
             executing: AtomicU32::new(0),
-            bag: UnsafeCell::new(Bag::new()),
+            bag: Biased::new(Bag::new()),
             counts: RecordCounts::default(),
         }
     }
@@ -132,56 +118,13 @@ impl Record {
     /// The caller owns the record, and `f` does not come back here.
     #[inline]
     pub(super) unsafe fn with_bag<R>(&self, f: impl FnOnce(&mut Bag) -> R) -> R {
-        // Relaxed: the fence orders it against the load of `stolen`.
-        self.busy.store(1, Ordering::Relaxed);
-        // RCU-7: our `busy` before our look at `stolen`; partner in `steal`.
-        fence::light();
-        // RCU-8 Acquire: after what the last thief did to the bag.
-        if self.stolen.load(Ordering::Acquire) != 0 {
-            self.wait_for_thief();
-        }
-        // SAFETY: `busy` is set and no thief was there after we set it, so none enters before we clear it.
-        let result = f(unsafe { &mut *self.bag.get() });
-        // RCU-8 Release: what we did to the bag, before a thief.
-        self.busy.store(0, Ordering::Release);
-        result
-    }
-
-    #[cold]
-    fn wait_for_thief(&self) {
-        loop {
-            // RCU-8 Release: also when we back off, since a thief may read this very store.
-            self.busy.store(0, Ordering::Release);
-            while self.stolen.load(Ordering::Relaxed) != 0 {
-                yield_now();
-            }
-            self.busy.store(1, Ordering::Relaxed);
-            // RCU-7.
-            fence::light();
-            // RCU-8 Acquire.
-            if self.stolen.load(Ordering::Acquire) == 0 {
-                return;
-            }
-        }
+        // SAFETY: the owner is the only caller, and ownership passes by RCU-5.
+        unsafe { self.bag.own(f) }
     }
 
     /// Lends the bag to another thread than the owner, who waits meanwhile.
-    ///
-    /// # Safety
-    /// The caller holds the lock that excludes other thieves, and `f` neither blocks nor comes back here.
-    pub(super) unsafe fn steal<R>(&self, f: impl FnOnce(&mut Bag) -> R) -> R {
-        self.stolen.store(1, Ordering::Relaxed);
-        // RCU-7: our `stolen` before our look at `busy`; partner in `with_bag`.
-        fence::heavy();
-        // RCU-8 Acquire: after what the owner did to the bag.
-        while self.busy.load(Ordering::Acquire) != 0 {
-            yield_now();
-        }
-        // SAFETY: no other thief (contract), and the owner, seen outside, waits while `stolen` is set.
-        let result = f(unsafe { &mut *self.bag.get() });
-        // RCU-8 Release: what we did to the bag, before the owner.
-        self.stolen.store(0, Ordering::Release);
-        result
+    pub(super) fn steal<R>(&self, f: impl FnOnce(&mut Bag) -> R) -> R {
+        self.bag.steal(f)
     }
 }
 

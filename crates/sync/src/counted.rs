@@ -1,0 +1,99 @@
+//! Counted references to pool slots, four bytes each.
+
+use crate::rcu::Guard;
+use crate::{Fresh, Get, Id, LockRef, Pool, Slot};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+/// A slot that counts who uses it.
+pub trait Counted: Slot {
+    /// The count.
+    fn lockref(&self) -> &LockRef;
+
+    /// The pool its slots are in.
+    fn pool() -> &'static Pool<Self>;
+
+    /// Drops one reference; called where a [`Held`] goes out of scope. Does what the last drop asks for.
+    fn put(id: Id<Self>);
+}
+
+/// One counted reference to a slot. While it lives the slot is not retired, if all who retire obey the count.
+///
+/// Nothing here is unsafe, since a slot stays a valid `T` for ever; a reference too many or too few is a bug like any other.
+pub struct Held<T: Counted> {
+    id: Id<T>,
+}
+
+impl<T: Counted> Held<T> {
+    /// Publishes a slot and takes over the reference that its count was reset to.
+    pub fn from_fresh(fresh: Fresh<T>) -> Self {
+        Held { id: fresh.publish() }
+    }
+
+    /// A reference to the slot, unless it is dead.
+    #[inline]
+    pub fn try_get(id: Id<T>, guard: &Guard) -> Option<Self> {
+        match T::pool().get(id, guard).lockref().get_not_dead() {
+            Get::Taken => Some(Held { id }),
+            Get::Refused => None,
+        }
+    }
+
+    /// Takes over a reference that [`Held::into_raw`] gave up, or that was counted by hand.
+    #[inline]
+    pub fn from_raw(id: Id<T>) -> Self {
+        Held { id }
+    }
+
+    /// Gives up the value but not the reference: somebody will pass the id to [`Held::from_raw`].
+    #[inline]
+    pub fn into_raw(self) -> Id<T> {
+        ManuallyDrop::new(self).id
+    }
+
+    /// Which slot.
+    #[inline]
+    pub fn id(&self) -> Id<T> {
+        self.id
+    }
+}
+
+impl<T: Counted> Deref for Held<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        T::pool().slot(self.id)
+    }
+}
+
+impl<T: Counted> Clone for Held<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.lockref().get();
+        Held { id: self.id }
+    }
+}
+
+impl<T: Counted> Drop for Held<T> {
+    #[inline]
+    fn drop(&mut self) {
+        T::put(self.id);
+    }
+}
+
+impl<T: Counted> PartialEq for Held<T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl<T: Counted> Eq for Held<T> {}
+
+impl<T: Counted> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.id).finish()
+    }
+}
