@@ -59,7 +59,8 @@ use core::ops::{Deref, DerefMut};
 use crate::backoff::{Backoff, Turn};
 use crate::park::{LOW_HALF, park, wake};
 use crate::prim::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::prim::{AtomicU64, const_fn, fence, spin_loop, tally};
+use crate::prim::{AtomicU64, const_fn, fence, spin_loop};
+use crate::stats::{self, Event};
 
 /// The lock is held.
 const HELD: u64 = 1;
@@ -296,7 +297,7 @@ impl<T> LockRef<T> {
 
     #[cold]
     fn lock_slow(&self) -> LockRefGuard<'_, T> {
-        tally!(lockref_slow);
+        stats::count(Event::LockrefSlow);
         let mut backoff = Backoff::new();
         let mut bits = HELD;
         loop {
@@ -364,7 +365,7 @@ impl<T> LockRef<T> {
             // LR-3 Acquire: a reference got from a stale id sees what the last holder wrote.
             let (old, new) = (seen.0, pack(count, 0));
             if self.word.compare_exchange_weak(old, new, AcqRel, Relaxed).is_ok() {
-                tally!(lockref_fast);
+                stats::count(Event::LockrefFast);
                 return Fast::Done(count);
             }
         }
@@ -398,7 +399,7 @@ impl<T> LockRef<T> {
             };
             // LR-1, LR-3 AcqRel: as in `update`.
             if self.word.compare_exchange_weak(seen.0, pack(count, 0), AcqRel, Relaxed).is_ok() {
-                tally!(lockref_fast);
+                stats::count(Event::LockrefFast);
                 return Fast::Done(count);
             }
             tries += 1;

@@ -63,14 +63,3 @@ macro_rules! const_fn {
     };
 }
 pub(crate) use const_fn;
-
-/// Counts one event in `crate::stats`, with the feature of that name; else nothing.
-macro_rules! tally {
-    ($event:ident) => {
-        $crate::prim::tally!($event, 1)
-    };
-    ($event:ident, $n:expr) => {
-        let _ = $n;
-    };
-}
-pub(crate) use tally;

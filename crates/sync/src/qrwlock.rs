@@ -59,7 +59,8 @@ use crate::backoff::{Backoff, Turn};
 use crate::mcs::McsQueue;
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
-use crate::prim::{AtomicU32, const_fn, tally};
+use crate::prim::{AtomicU32, const_fn};
+use crate::stats::{self, Event};
 
 const WRITER: u32 = 1;
 const WAITING: u32 = 1 << 1;
@@ -122,7 +123,7 @@ impl<T: ?Sized> QRwLock<T> {
     /// If more than 2^28 read guards exist: they were leaked.
     #[inline]
     pub fn read(&self) -> QRwLockReadGuard<'_, T> {
-        tally!(qrwlock_reads);
+        stats::count(Event::QrwlockRead);
         // QR-1 Acquire: what the writers before us wrote.
         let old = self.word.fetch_add(READER, Acquire);
         if old & (WRITER | WAITING | TOO_MANY) != 0 {
@@ -135,7 +136,7 @@ impl<T: ?Sized> QRwLock<T> {
     fn read_slow(&self, old: u32) {
         self.unlock_shared();
         assert!(old & TOO_MANY == 0, "QRwLock: 2^28 read guards exist; they were leaked");
-        tally!(qrwlock_contended);
+        stats::count(Event::QrwlockContended);
         let mut backoff = Backoff::new();
         while backoff.pause() == Turn::Again {
             if self.try_add_reader() {
@@ -155,7 +156,7 @@ impl<T: ?Sized> QRwLock<T> {
     /// Locks exclusively.
     #[inline]
     pub fn write(&self) -> QRwLockWriteGuard<'_, T> {
-        tally!(qrwlock_writes);
+        stats::count(Event::QrwlockWrite);
         // QR-2 Acquire: reads and writes of all holders before us.
         if self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
             self.write_slow();
@@ -165,7 +166,7 @@ impl<T: ?Sized> QRwLock<T> {
 
     #[cold]
     fn write_slow(&self) {
-        tally!(qrwlock_contended);
+        stats::count(Event::QrwlockContended);
         let mut backoff = Backoff::new();
         while backoff.spin() {
             if self.try_set_writer() {
@@ -207,7 +208,7 @@ impl<T: ?Sized> QRwLock<T> {
                     continue;
                 }
             }
-            tally!(qrwlock_parks);
+            stats::count(Event::QrwlockPark);
             park32(&self.gate, gate);
         }
     }

@@ -1,0 +1,92 @@
+//! The zones of a `FileRef`, one by one, then lives and deaths in a crowd.
+use super::*;
+use crate::rcu;
+use std::sync::atomic::AtomicU32;
+use std::thread;
+
+fn seeded(word: u64) -> FileRef {
+    FileRef(AtomicU64::new(word))
+}
+
+fn word(refs: &FileRef) -> u64 {
+    refs.0.load(Relaxed)
+}
+
+#[test]
+fn counts_until_the_last() {
+    let guard = rcu::pin();
+    let refs = FileRef::new();
+    assert_eq!(refs.count(), 1);
+    assert_eq!(refs.get(), GetFile::Taken);
+    assert_eq!(refs.count(), 2);
+    assert_eq!(refs.put(&guard), PutFile::StillLive);
+    assert_eq!(refs.put(&guard), PutFile::Last);
+    assert_eq!(refs.count(), 0);
+    for _ in 0..10 {
+        assert_eq!(refs.get(), GetFile::Dead);
+    }
+    refs.reset();
+    assert_eq!((refs.get(), refs.count()), (GetFile::Taken, 2));
+}
+
+#[test]
+fn a_get_between_the_last_put_and_the_decision_revives() {
+    let refs = seeded(NOREF);
+    assert_eq!(refs.count(), 0, "zero references, and not dead");
+    assert_eq!(refs.get(), GetFile::Taken);
+    assert_eq!(refs.count(), 1);
+    assert_eq!(refs.put_slow(NOREF), PutFile::StillLive, "the put that lost does not destroy");
+    assert_eq!(refs.count(), 1);
+}
+
+#[test]
+fn the_top_of_the_valid_zone_saturates_and_leaks() {
+    let guard = rcu::pin();
+    let refs = seeded(i64::MAX.cast_unsigned() - 1);
+    assert_eq!(refs.get(), GetFile::Taken);
+    assert_eq!(refs.get(), GetFile::Dead, "one more is refused");
+    assert_eq!(refs.get(), GetFile::Dead);
+    assert_eq!(refs.put(&guard), PutFile::StillLive);
+    assert_eq!(word(&refs), SATURATED);
+    assert_eq!(refs.put(&guard), PutFile::StillLive);
+    assert_eq!(refs.get(), GetFile::Dead);
+}
+
+#[test]
+#[should_panic(expected = "dropped twice")]
+fn a_put_of_the_dead_is_caught() {
+    let guard = rcu::pin();
+    let refs = FileRef::new();
+    assert_eq!(refs.put(&guard), PutFile::Last);
+    let _ = refs.put(&guard);
+}
+
+#[test]
+fn one_death_per_life_and_no_reference_after_it() {
+    for _ in 0..300 {
+        let refs = FileRef::new();
+        let deaths = AtomicU32::new(0);
+        let put = || {
+            let guard = rcu::pin();
+            if refs.put(&guard) == PutFile::Last {
+                deaths.fetch_add(1, Relaxed);
+            }
+        };
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    for _ in 0..50 {
+                        if refs.get() == GetFile::Dead {
+                            return;
+                        }
+                        assert_eq!(deaths.load(Relaxed), 0, "a reference after death");
+                        put();
+                    }
+                });
+            }
+            s.spawn(put);
+        });
+        assert_eq!(deaths.load(Relaxed), 1);
+        assert_eq!(refs.get(), GetFile::Dead);
+    }
+}
