@@ -69,7 +69,7 @@ fn storm(bench: &Bench, backend: Backend) -> Outcome {
         return Err(format!("the load ended with {status}").into());
     }
     let summary: Value = serde_json::from_slice(&std::fs::read(&json)?)?;
-    used(&summary)
+    used_and_gone(&summary)
 }
 
 /// The load itself. The working directory is the root of the mount.
@@ -78,24 +78,32 @@ pub(crate) fn load(args: &LoadArgs) -> Outcome {
     let report = threads::run(args.threads, Duration::from_secs(args.seconds))?;
     println!("    {report}");
     let after = rest(args)?;
-    let left: Vec<String> = COUNTERS
+    let left: Vec<String> = AT_REST
         .iter()
-        .filter(|counter| number(&after, counter) != number(&before, counter))
-        .map(|counter| {
-            format!("{counter} {} → {}", number(&before, counter), number(&after, counter))
-        })
+        .map(|counter| (counter, number(&before, counter), number(&after, counter)))
+        .filter(|(_, before, after)| before != after)
+        .map(|(counter, before, after)| format!("{counter} was {before}, is {after}"))
         .collect();
+    println!(
+        "    names at most {} at once (the kernel's own references count), {} at rest; {} still wait for a grace period",
+        number(&after, "cache.names_peak"),
+        number(&after, "cache.names"),
+        number(&after, "primitives.rcu_pending"),
+    );
     if !left.is_empty() {
-        return Err(format!("not back at rest: {}", left.join(", ")).into());
+        return Err(format!("not back at rest: {}", left.join("; ")).into());
     }
-    if number(&after, "names_peak") > MAX_NAMES * 2 {
-        println!("    (names_peak {}: the kernel held them)", number(&after, "names_peak"));
+    if number(&after, "cache.names") > MAX_NAMES {
+        return Err("more names at rest than the limit allows".into());
     }
-    Ok(())
+    match number(&after, "fuse.refused_forgets") {
+        0 => Ok(()),
+        some => Err(format!("{some} FORGETs were above the count").into()),
+    }
 }
 
 /// Counters that are the same whenever nothing is going on and the kernel has forgotten everything but the root.
-const COUNTERS: [&str; 4] = ["nodes", "lookup_counts", "open_files", "files"];
+const AT_REST: [&str; 4] = ["fuse.nodes", "fuse.lookup_counts", "fuse.open_files", "cache.files"];
 
 /// Makes the kernel forget, waits until the mount has heard of it, and answers with the numbers of that moment.
 fn rest(args: &LoadArgs) -> Outcome<Value> {
@@ -104,10 +112,13 @@ fn rest(args: &LoadArgs) -> Outcome<Value> {
     loop {
         // 2: names and inodes. What is dirty or open stays.
         std::fs::write("/proc/sys/vm/drop_caches", "2")?;
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(300));
         let text = output(Command::new(&args.vfscale).args(["stat", ".", "--json"]))?;
         let now: Value = serde_json::from_slice(&text)?;
-        let quiet = COUNTERS.iter().all(|counter| number(&now, counter) == number(&last, counter));
+        if let Some(missing) = AT_REST.iter().find(|counter| number(&now, counter) == u64::MAX) {
+            return Err(format!("`vfscale stat --json` does not tell {missing}").into());
+        }
+        let quiet = AT_REST.iter().all(|counter| number(&now, counter) == number(&last, counter));
         if quiet || Instant::now() > give_up {
             return Ok(now);
         }
@@ -115,23 +126,40 @@ fn rest(args: &LoadArgs) -> Outcome<Value> {
     }
 }
 
-/// The number of this name, wherever in the document it stands.
-fn number(document: &Value, name: &str) -> u64 {
-    find(document, name).and_then(Value::as_u64).unwrap_or(u64::MAX)
+/// The number at a dotted path; `u64::MAX` if there is none.
+fn number(document: &Value, path: &str) -> u64 {
+    path.split('.')
+        .try_fold(document, |at, name| at.get(name))
+        .and_then(Value::as_u64)
+        .unwrap_or(u64::MAX)
 }
 
-fn find<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
-    let Value::Object(fields) = document else { return None };
-    fields.get(name).or_else(|| fields.values().find_map(|field| find(field, name)))
-}
-
-/// Every mechanism took part.
-fn used(summary: &Value) -> Outcome {
-    for counter in ["lookups_rcu", "lockref_fast", "file_gets", "qrwlock_writes"] {
+/// Every mechanism took part, and nothing is left now that the mount is gone.
+fn used_and_gone(summary: &Value) -> Outcome {
+    for counter in [
+        "lookups.rcu",
+        "lookups.backend",
+        "upkeep.freed",
+        "primitives.lockref_fast",
+        "primitives.qrwlock_writes",
+        "primitives.file_gets",
+    ] {
         match number(summary, counter) {
-            u64::MAX => return Err(format!("the summary has no {counter}").into()),
+            u64::MAX => return Err(format!("the summary does not tell {counter}").into()),
             0 => return Err(format!("{counter} is 0 after a storm").into()),
             _ => {}
+        }
+    }
+    let batched = number(summary, "primitives.list_direct")
+        .saturating_add(number(summary, "primitives.list_batches"));
+    if batched == 0 {
+        return Err("the inode list was not used".into());
+    }
+    for counter in ["outcome.rest.names", "outcome.rest.inodes", "outcome.rest.files"] {
+        if number(summary, counter) != 0 {
+            return Err(
+                format!("{counter} is {} after the unmount", number(summary, counter)).into()
+            );
         }
     }
     Ok(())
