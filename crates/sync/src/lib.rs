@@ -11,9 +11,13 @@ mod counted;
 pub mod fence;
 #[cfg(feature = "std")]
 mod file_ref;
+#[cfg(all(feature = "std", not(loom)))]
+mod hash_index;
 mod id;
 #[cfg(all(feature = "std", not(loom)))]
 mod id_list;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod list_batch;
 mod lockref;
 mod mcs;
 mod name_bytes;
@@ -35,6 +39,8 @@ pub mod wait;
 
 #[cfg(feature = "std")]
 pub use file_ref::{FileRef, GetFile, PutFile};
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use list_batch::ListBatch;
 pub use lockref::{Get, LockRef, LockRefGuard, Put, PutReturn};
 pub use prim::Ordering;
 pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
@@ -44,6 +50,8 @@ pub use name_bytes::NameBytes;
 
 #[cfg(all(feature = "std", not(loom)))]
 pub use counted::{Counted, Held};
+#[cfg(all(feature = "std", not(loom)))]
+pub use hash_index::{Chained, FindOrInsert, HashIndex, HashLinks};
 #[cfg(all(feature = "std", not(loom)))]
 pub use id_list::{IdLinks, IdList, ListAdapter};
 #[cfg(all(feature = "std", not(loom)))]
