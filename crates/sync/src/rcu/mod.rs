@@ -123,6 +123,19 @@ pub fn barrier() {
     imp::barrier();
 }
 
+/// The grace period that covers everything unlinked before this call, for [`poll`].
+#[cfg(not(loom))]
+pub(crate) fn snapshot() -> u64 {
+    imp::snapshot()
+}
+
+/// Whether the grace period is over. If not, helps it along without waiting. Works inside a section too, though then the
+/// grace period ends after it.
+#[cfg(not(loom))]
+pub(crate) fn poll(snapshot: u64) -> bool {
+    imp::poll(snapshot)
+}
+
 /// Whether the running thread holds a guard.
 pub fn is_pinned() -> bool {
     imp::in_section()
@@ -170,6 +183,14 @@ mod imp {
 
     pub(super) fn synchronize() {
         wait_for(DOMAIN.snapshot(), Wait::Forever);
+    }
+
+    pub(super) fn snapshot() -> u64 {
+        DOMAIN.snapshot()
+    }
+
+    pub(super) fn poll(snapshot: u64) -> bool {
+        wait_for(snapshot, Wait::Briefly)
     }
 
     pub(super) fn stats() -> RcuStats {
@@ -225,6 +246,16 @@ mod imp {
 
     pub(super) fn barrier() {
         unimplemented!("a grace period never ends under a model")
+    }
+
+    #[cfg(not(loom))]
+    pub(super) fn snapshot() -> u64 {
+        0
+    }
+
+    #[cfg(not(loom))]
+    pub(super) fn poll(_snapshot: u64) -> bool {
+        false
     }
 
     pub(super) fn stats() -> RcuStats {
