@@ -1,0 +1,184 @@
+//! Two misses of one name ask the backend once; misses of different names in one directory ask at the same time.
+//!
+//! A miss makes a candidate dentry and inserts it, `IN_LOOKUP`, unless its bucket already holds one of that name: both are decided
+//! under the bucket's lock, so there is one asker per name and no second table. Who finds a candidate of another sleeps on it
+//! and then looks again. (The kernel's `d_alloc_parallel` keeps candidates in a table of their own; decision 2 says why we do not.)
+//!
+//! The directory lock is held shared meanwhile, so that no name of the directory is made or removed beside us.
+
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use vfscale_sync::{FindOrInsert, Id, rcu};
+
+use super::{Key, alloc, index, is_below, lru, rename, unhash};
+use crate::dentry::{Birth, DentryRef};
+use crate::inode::{InodeRef, Node};
+use crate::superblock::{Count, SuperBlock};
+use crate::{Attr, Errno, FileType, InodeKey, Result, clock, inode_table};
+
+/// What the backend told of a name.
+pub(crate) struct Asked {
+    pub(crate) key: InodeKey,
+    pub(crate) attr: Attr,
+    pub(crate) node: Node,
+}
+
+/// How long what the backend tells is good.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ttl {
+    pub(crate) entry: Duration,
+    pub(crate) attr: Duration,
+    pub(crate) negative: Duration,
+}
+
+/// Finds `name` in `dir`, in the cache or by asking. The answer may be negative.
+///
+/// # Errors
+/// Those of `ask` but `ENOENT`; `ENOENT` if the directory itself is gone; `ELOOP` if the backend shows a directory below itself.
+pub(crate) fn lookup(
+    sb: Id<SuperBlock>,
+    ttl: Ttl,
+    dir: &DentryRef,
+    name: &[u8],
+    ask: &dyn Fn() -> Result<Asked>,
+) -> Result<DentryRef> {
+    let superblock = SuperBlock::of(Some(sb));
+    let dir_inode = dir.inode().ok_or(Errno::ENOENT)?;
+    let key = Key::new(superblock, dir.id(), name);
+    // Held from the moment it turns out that a directory has moved behind our back.
+    let mut moves: Option<MutexGuard<'_, ()>> = None;
+    loop {
+        lru::make_room(superblock);
+        let shared = dir_inode.0.dir_lock().read();
+        if dir_inode.0.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        let candidate = alloc(sb, Some(dir.clone()), key.hash, name, Birth::InLookup)?;
+        let guard = rcu::pin();
+        let stands = index().find_or_insert(
+            key.hash,
+            &guard,
+            |_, dentry| dentry.stands_for(key.parent, key.hash, name, &guard),
+            || Some(candidate.id()),
+        );
+        match stands {
+            FindOrInsert::Found(id, _) => {
+                let other = DentryRef::try_get(id, &guard);
+                drop(guard);
+                let Some(other) = other else { continue };
+                if other.0.is_in_lookup() {
+                    drop(shared);
+                    superblock.bump(Count::LookupWait);
+                    other.0.wait_for_lookup();
+                } else if still_answers(&other, key)
+                    && (other.0.is_valid() || revalidate(superblock, ttl, &other, ask)?)
+                {
+                    return Ok(other);
+                }
+            }
+            FindOrInsert::Inserted(_) => {
+                drop(guard);
+                let mut lookup = InLookup { dentry: candidate, ended: false };
+                superblock.bump(Count::LookupBackend);
+                let inode = match ask() {
+                    Ok(asked) => {
+                        let until = clock::until(ttl.attr);
+                        inode_table::get_or_create(sb, asked.key, &asked.attr, asked.node, until)?
+                    }
+                    Err(Errno::ENOENT) => {
+                        return Ok(lookup.end(None, clock::until(ttl.negative)));
+                    }
+                    Err(error) => return Err(error),
+                };
+                let alias = if inode.0.kind() == FileType::Directory {
+                    inode.0.claim_alias(lookup.dentry.id(), &rcu::pin())
+                } else {
+                    None
+                };
+                let Some(alias) = alias else {
+                    return Ok(lookup.end(Some(inode), clock::until(ttl.entry)));
+                };
+                if moves.is_none() {
+                    // Moves come before directory locks: once more, in that order.
+                    drop(lookup);
+                    drop(shared);
+                    moves = Some(superblock.rename_mutex());
+                    continue;
+                }
+                if is_below(dir, &alias) {
+                    return Err(Errno::ELOOP);
+                }
+                // The one dentry of this directory comes here (`d_splice_alias`); only then may waiters look again.
+                rename(&alias, dir, name);
+                alias.0.set_valid_until(clock::until(ttl.entry));
+                return Ok(alias);
+            }
+            FindOrInsert::Failed => return Err(Errno::ENFILE),
+        }
+    }
+}
+
+/// Still in the cache under this key? It was found under its bucket's lock, without its sequence number.
+fn still_answers(dentry: &DentryRef, key: Key<'_>) -> bool {
+    let guard = rcu::pin();
+    let start = dentry.0.seq.begin();
+    dentry.0.answers(key.parent, key.hash, key.name, &guard) && !dentry.0.seq.retry(start)
+}
+
+/// Asks the backend whether a stale dentry still holds. If not, takes it out of the cache.
+fn revalidate(
+    superblock: &SuperBlock,
+    ttl: Ttl,
+    dentry: &DentryRef,
+    ask: &dyn Fn() -> Result<Asked>,
+) -> Result<bool> {
+    superblock.bump(Count::Revalidate);
+    match (ask(), dentry.inode()) {
+        (Ok(asked), Some(inode)) if inode.key() == asked.key && inode.kind() == asked.attr.kind => {
+            inode.0.update_attr(&asked.attr, clock::until(ttl.attr));
+            dentry.0.set_valid_until(clock::until(ttl.entry));
+            Ok(true)
+        }
+        (Err(Errno::ENOENT), None) => {
+            dentry.0.set_valid_until(clock::until(ttl.negative));
+            Ok(true)
+        }
+        (Ok(_) | Err(Errno::ENOENT), _) => {
+            unhash(dentry);
+            Ok(false)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// A candidate in the hash. However its lookup ends, also by a panic of the backend, its waiters go on.
+struct InLookup {
+    dentry: DentryRef,
+    ended: bool,
+}
+
+impl InLookup {
+    /// The name is known now.
+    fn end(&mut self, inode: Option<InodeRef>, until: u64) -> DentryRef {
+        self.ended = true;
+        let positive = inode.is_some();
+        let lock = self.dentry.0.lock();
+        self.dentry.0.instantiate(inode, until, &lock);
+        drop(lock);
+        if positive {
+            self.dentry.0.superblock().negative().down();
+        }
+        self.dentry.0.end_lookup();
+        self.dentry.clone()
+    }
+}
+
+impl Drop for InLookup {
+    fn drop(&mut self) {
+        if !self.ended {
+            unhash(&self.dentry);
+            self.dentry.0.end_lookup();
+        }
+    }
+}

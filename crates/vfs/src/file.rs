@@ -1,0 +1,155 @@
+//! An open file: one opening of an inode, with the backend's handle.
+//!
+//! Files live in a type-stable pool, counted by [`vfscale_sync::FileRef`]: a descriptor table may reach a file that is just being closed, tries to
+//! count a reference, and is refused.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use vfscale_sync::{
+    AtomicId, FileRef, GetFile, Held, Id, Ordering, Pool, PutFile, QRwLock, Slot, rcu,
+};
+
+use crate::inode::{Inode, InodeRef};
+use crate::{Errno, OpenFlags, Result};
+
+/// At most this many open files at once, over all mounts of the process.
+const MAX_FILES: u32 = 1 << 24;
+
+static FILES: Pool<File> = Pool::new(MAX_FILES);
+
+/// The backend's handle, as the core keeps it: of the type [`crate::FileSystem::Handle`].
+pub(crate) type Handle = Box<dyn Any + Send + Sync>;
+
+#[repr(C, align(64))]
+pub(crate) struct File {
+    count: FileRef,
+    inode: AtomicId<Inode>,
+    flags: AtomicU32,
+    /// Read by whoever uses the file, written when nobody does: so the handle closes at once, not a grace period later.
+    handle: QRwLock<Option<Handle>>,
+}
+
+impl Slot for File {
+    fn new() -> Self {
+        File {
+            count: FileRef::new(),
+            inode: AtomicId::none(),
+            flags: AtomicU32::new(0),
+            handle: QRwLock::new(None),
+        }
+    }
+}
+
+/// A counted reference to an open file. The last one closes it.
+pub struct OpenFile {
+    id: Id<File>,
+}
+
+impl OpenFile {
+    /// A new opening. Takes over the inode reference.
+    pub(crate) fn new(inode: InodeRef, flags: OpenFlags, handle: Handle) -> Result<OpenFile> {
+        let fresh = FILES.alloc().ok_or(Errno::ENFILE)?;
+        inode.0.superblock().files().up();
+        fresh.inode.store(Some(inode.0.into_raw()), Ordering::Relaxed);
+        fresh.flags.store(flags.bits(), Relaxed);
+        *fresh.handle.write() = Some(handle);
+        // The count comes last: a late visitor of the slot's former file gets in only now.
+        fresh.count.reset();
+        Ok(OpenFile { id: fresh.publish() })
+    }
+
+    /// Takes a reference if the file in this slot still lives. The caller checks afterwards that it is the one it wanted.
+    pub(crate) fn try_get(id: Id<File>, guard: &rcu::Guard) -> Option<OpenFile> {
+        match FILES.get(id, guard).count.get() {
+            GetFile::Taken => Some(OpenFile { id }),
+            GetFile::Dead => None,
+        }
+    }
+
+    /// Takes over a reference that [`into_id`](Self::into_id) gave up.
+    pub(crate) fn from_id(id: Id<File>) -> OpenFile {
+        OpenFile { id }
+    }
+
+    pub(crate) fn into_id(self) -> Id<File> {
+        std::mem::ManuallyDrop::new(self).id
+    }
+
+    fn file(&self) -> &'static File {
+        FILES.slot(self.id)
+    }
+
+    /// The inode that is open.
+    ///
+    /// # Panics
+    /// Never: an open file has an inode.
+    #[must_use]
+    pub fn inode(&self) -> InodeRef {
+        let guard = rcu::pin();
+        let id = self.file().inode.load(Ordering::Relaxed).expect("an open file has an inode");
+        InodeRef(Held::try_get(id, &guard).expect("an open file holds its inode"))
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn flags(&self) -> OpenFlags {
+        OpenFlags::from_bits_truncate(self.file().flags.load(Relaxed))
+    }
+
+    /// The attributes of the inode may have changed through this file.
+    pub(crate) fn forget_attr(&self) {
+        let id = self.file().inode.load(Ordering::Relaxed).expect("an open file has an inode");
+        crate::inode::pool().slot(id).forget_attr();
+    }
+
+    /// Runs `f` on the backend's handle.
+    pub(crate) fn with_handle<H: 'static, R>(&self, f: impl FnOnce(&H) -> Result<R>) -> Result<R> {
+        let handle = self.file().handle.read();
+        let handle = handle.as_deref().and_then(|any| any.downcast_ref::<H>());
+        f(handle.ok_or(Errno::EBADF)?)
+    }
+}
+
+impl Clone for OpenFile {
+    fn clone(&self) -> Self {
+        match self.file().count.get() {
+            GetFile::Taken => OpenFile { id: self.id },
+            GetFile::Dead => unreachable!("a file with a reference is alive"),
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let guard = rcu::pin();
+        let file = FILES.get(self.id, &guard);
+        if file.count.put(&guard) == PutFile::StillLive {
+            return;
+        }
+        let inode = file.inode.load(Ordering::Relaxed).map(|id| InodeRef(Held::from_raw(id)));
+        let handle = file.handle.write().take();
+        FILES.retire(self.id, &guard);
+        drop(guard);
+        // The backend closes it: with no guard and no lock held.
+        drop(handle);
+        if let Some(inode) = inode {
+            inode.0.superblock().files().down();
+        }
+    }
+}
+
+impl PartialEq for OpenFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("inode", &self.inode())
+            .field("flags", &self.flags())
+            .finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! One mounted file system: its LRU list, its list of inodes, its limits and its numbers.
+//!
+//! Superblocks live in a pool like dentries and inodes, so that a dentry names its superblock by a 32-bit id and writes no shared
+//! count. One is given back when its mount is gone and the last of its names and inodes has followed.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use foldhash::SharedSeed;
+use foldhash::fast::FoldHasher;
+use vfscale_sync::{Id, IdList, ListBatch, Pool, Slot, rcu, stats::Counters};
+
+use crate::dentry::{self, Dentry, OnLru};
+use crate::inode::{self, Inode, OnSuperBlock};
+
+static SUPERBLOCKS: Pool<SuperBlock> = Pool::new(1 << 12);
+
+/// What is counted per superblock, by thread.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    /// Answered by rcu-walk.
+    LookupRcu,
+    /// Answered from the cache with a reference taken.
+    LookupRef,
+    /// The backend was asked.
+    LookupBackend,
+    /// Answered by a negative dentry.
+    NegativeHit,
+    /// Slept while another thread asked for the same name.
+    LookupWait,
+    /// Asked the backend whether a stale name still holds.
+    Revalidate,
+    /// Dentries the shrinker looked at.
+    LruScanned,
+    /// Dentries the shrinker freed.
+    LruFreed,
+    /// Names moved.
+    Rename,
+    /// Files opened.
+    Open,
+}
+
+const COUNTS: usize = Count::Open as usize + 1;
+
+/// A number that many threads change, with the highest value it had.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Gauge {
+    /// One more; answers with the number then.
+    pub(crate) fn up(&self) -> u64 {
+        let now = self.now.fetch_add(1, Relaxed) + 1;
+        if now > self.peak.load(Relaxed) {
+            self.peak.fetch_max(now, Relaxed);
+        }
+        now
+    }
+
+    pub(crate) fn down(&self) {
+        self.now.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Relaxed)
+    }
+}
+
+pub(crate) struct SuperBlock {
+    /// Unused dentries in rough order of age. Inside a dentry's lock; who holds this one may only *try* for a dentry's.
+    lru: Mutex<IdList<Dentry, OnLru>>,
+    /// All its inodes.
+    pub(crate) inodes: ListBatch<Inode, OnSuperBlock>,
+    /// Held by whoever changes which directory a directory is in.
+    rename_mutex: Mutex<()>,
+    seed: AtomicU64,
+    max_names: AtomicU64,
+    counters: Counters<COUNTS>,
+    /// What the counters stood at when the mount began.
+    before: [AtomicU64; COUNTS],
+    names: CachePadded<Gauge>,
+    negative: CachePadded<Gauge>,
+    inode_count: CachePadded<Gauge>,
+    files: CachePadded<Gauge>,
+}
+
+impl Slot for SuperBlock {
+    fn new() -> Self {
+        SuperBlock {
+            lru: Mutex::new(IdList::new(dentry::pool())),
+            inodes: ListBatch::new(inode::pool()),
+            rename_mutex: Mutex::new(()),
+            seed: AtomicU64::new(0),
+            max_names: AtomicU64::new(0),
+            counters: Counters::new(),
+            before: [const { AtomicU64::new(0) }; COUNTS],
+            names: CachePadded::default(),
+            negative: CachePadded::default(),
+            inode_count: CachePadded::default(),
+            files: CachePadded::default(),
+        }
+    }
+}
+
+impl SuperBlock {
+    /// A superblock for a new mount, or `None` if there are too many.
+    pub(crate) fn create(max_names: u64) -> Option<Id<SuperBlock>> {
+        let fresh = SUPERBLOCKS.alloc()?;
+        // Names are chosen by whoever uses the mount: the key must not be.
+        static STATE: LazyLock<std::hash::RandomState> = LazyLock::new(Default::default);
+        let seed = std::hash::BuildHasher::hash_one(&*STATE, fresh.id().to_raw());
+        fresh.seed.store(seed, Relaxed);
+        fresh.max_names.store(if max_names == 0 { u64::MAX } else { max_names }, Relaxed);
+        for (which, before) in fresh.before.iter().enumerate() {
+            before.store(fresh.counters.sum(which), Relaxed);
+        }
+        for gauge in [&fresh.names, &fresh.negative, &fresh.inode_count, &fresh.files] {
+            gauge.peak.store(0, Relaxed);
+        }
+        Some(fresh.publish())
+    }
+
+    /// Gives the superblock back. Nothing of it may live.
+    pub(crate) fn destroy(id: Id<SuperBlock>) {
+        SUPERBLOCKS.retire(id, &rcu::pin());
+    }
+
+    /// The superblock a dentry or inode names.
+    pub(crate) fn of(id: Option<Id<SuperBlock>>) -> &'static SuperBlock {
+        SUPERBLOCKS.slot(id.expect("every dentry and inode has a superblock"))
+    }
+
+    /// A hasher keyed by this mount and `extra`.
+    pub(crate) fn hasher(&self, extra: u64) -> FoldHasher<'static> {
+        let key = self.seed.load(Relaxed) ^ extra.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        FoldHasher::with_seed(key, SharedSeed::global_random())
+    }
+
+    pub(crate) fn lru(&self) -> MutexGuard<'_, IdList<Dentry, OnLru>> {
+        self.lru.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rename_mutex(&self) -> MutexGuard<'_, ()> {
+        self.rename_mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn max_names(&self) -> u64 {
+        self.max_names.load(Relaxed)
+    }
+
+    pub(crate) fn bump(&self, what: Count) {
+        self.counters.add(what as usize, 1);
+    }
+
+    pub(crate) fn add(&self, what: Count, n: u64) {
+        self.counters.add(what as usize, n);
+    }
+
+    pub(crate) fn count(&self, what: Count) -> u64 {
+        self.counters.sum(what as usize) - self.before[what as usize].load(Relaxed)
+    }
+
+    pub(crate) fn names(&self) -> &Gauge {
+        &self.names
+    }
+
+    pub(crate) fn negative(&self) -> &Gauge {
+        &self.negative
+    }
+
+    pub(crate) fn inode_count(&self) -> &Gauge {
+        &self.inode_count
+    }
+
+    pub(crate) fn files(&self) -> &Gauge {
+        &self.files
+    }
+
+    pub(crate) fn count_inode(&self) {
+        self.inode_count.up();
+    }
+
+    pub(crate) fn count_inode_gone(&self) {
+        self.inode_count.down();
+    }
+}

@@ -1,0 +1,319 @@
+//! One mounted file system: the cache in front, the backend behind.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfscale_sync::{Id, rcu};
+
+use crate::dcache::parallel::{self, Asked, Ttl};
+use crate::dcache::{self, Key};
+use crate::dentry::DentryRef;
+use crate::inode::{InodeRef, Node};
+use crate::stats::Stats;
+use crate::superblock::{Count, SuperBlock};
+use crate::{
+    Attr, Context, Entry, Errno, FileSystem, FileType, Place, Result, clock, inode_table, name,
+};
+
+/// How a mount caches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// At most this many names are cached, as far as they are not in use; 0 means no limit.
+    pub max_names: u64,
+    /// How long a name holds before the backend is asked again. [`Duration::MAX`]: for ever, for a backend that nobody changes behind the
+    /// mount's back.
+    pub entry_ttl: Duration,
+    /// How long attributes hold.
+    pub attr_ttl: Duration,
+    /// How long the absence of a name holds.
+    pub negative_ttl: Duration,
+}
+
+impl Default for Options {
+    /// A million names, one second.
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Options { max_names: 1_000_000, entry_ttl: second, attr_ttl: second, negative_ttl: second }
+    }
+}
+
+impl Options {
+    /// Everything holds until it is changed through this mount.
+    #[must_use]
+    pub fn exclusive() -> Options {
+        let forever = Duration::MAX;
+        Options {
+            entry_ttl: forever,
+            attr_ttl: forever,
+            negative_ttl: forever,
+            ..Options::default()
+        }
+    }
+}
+
+/// A name that was found, with what it leads to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The name.
+    pub dentry: DentryRef,
+    /// The object.
+    pub inode: InodeRef,
+    /// Its attributes.
+    pub attr: Attr,
+    /// How much longer the name holds without asking again.
+    pub valid: Duration,
+}
+
+/// What still is in use when a mount ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// Dentries.
+    pub names: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Open files.
+    pub files: u64,
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "still in use: {} names, {} inodes, {} files",
+            self.names, self.inodes, self.files
+        )
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// One mounted file system: names, inodes and open files of a backend, cached.
+///
+/// Operations come in two kinds: on a directory and one component, for front ends ([`lookup`](Vfs::lookup), [`create`](Vfs::create), …), and on paths
+/// ([`walk`](Vfs::walk), [`stat`](Vfs::stat), …). All of them may be called from any number of threads.
+pub struct Vfs<F: FileSystem> {
+    pub(crate) fs: F,
+    pub(crate) sb: Id<SuperBlock>,
+    root: Option<DentryRef>,
+    options: Options,
+}
+
+/// The backend's own object behind an inode, as another owner of it.
+pub(crate) struct NodeOf<F: FileSystem>(Arc<F::Node>);
+
+impl<F: FileSystem> std::ops::Deref for NodeOf<F> {
+    type Target = F::Node;
+
+    fn deref(&self) -> &F::Node {
+        &self.0
+    }
+}
+
+impl<F: FileSystem> Vfs<F> {
+    /// Mounts a backend.
+    ///
+    /// # Errors
+    /// What the backend's [`root`](FileSystem::root) answers; `ENOTDIR` if that is no directory; `ENFILE` if there are too many mounts.
+    pub fn new(fs: F, options: Options) -> Result<Vfs<F>> {
+        let Entry { key, attr, node } = fs.root()?;
+        if attr.kind != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let sb = SuperBlock::create(options.max_names).ok_or(Errno::ENFILE)?;
+        let mut vfs = Vfs { fs, sb, root: None, options };
+        let until = clock::until(vfs.options.attr_ttl);
+        let inode = inode_table::get_or_create(sb, key, &attr, Arc::new(node), until)?;
+        vfs.root = Some(dcache::make_root(sb, inode)?);
+        Ok(vfs)
+    }
+
+    /// The backend.
+    pub fn fs(&self) -> &F {
+        &self.fs
+    }
+
+    /// How it caches.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The root directory.
+    ///
+    /// # Panics
+    /// Never: a mount has a root until it ends.
+    pub fn root(&self) -> DentryRef {
+        self.root.clone().expect("a mount has a root until it ends")
+    }
+
+    /// The root directory, with no reference taken.
+    pub(crate) fn root_ref(&self) -> Option<&DentryRef> {
+        self.root.as_ref()
+    }
+
+    /// The numbers of this mount now.
+    pub fn stats(&self) -> Stats {
+        Stats::of(self.superblock())
+    }
+
+    /// Frees up to `n` unused names, oldest first, and answers how many it freed.
+    pub fn shrink(&self, n: u64) -> u64 {
+        dcache::lru::shrink(self.superblock(), n)
+    }
+
+    /// Frees every unused name, and waits until the memory is free.
+    pub fn shrink_all(&self) -> u64 {
+        let mut freed = 0;
+        loop {
+            let now = self.shrink(u64::MAX);
+            freed += now;
+            if now == 0 {
+                drain();
+                return freed;
+            }
+        }
+    }
+
+    /// Ends the mount: frees all names, and reports what is still in use.
+    ///
+    /// # Errors
+    /// [`Busy`] if somebody still holds names, inodes or files; those stay valid, and their memory is not used again.
+    pub fn unmount(mut self) -> Result<(), Busy> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Busy> {
+        if self.root.take().is_none() {
+            return Ok(());
+        }
+        self.shrink_all();
+        let sb = self.superblock();
+        let (names, inodes, files) = (sb.names().now(), sb.inode_count().now(), sb.files().now());
+        if (names, inodes, files) != (0, 0, 0) {
+            return Err(Busy { names, inodes, files });
+        }
+        SuperBlock::destroy(self.sb);
+        drain();
+        Ok(())
+    }
+
+    pub(crate) fn superblock(&self) -> &'static SuperBlock {
+        SuperBlock::of(Some(self.sb))
+    }
+
+    pub(crate) fn ttl(&self) -> Ttl {
+        Ttl {
+            entry: self.options.entry_ttl,
+            attr: self.options.attr_ttl,
+            negative: self.options.negative_ttl,
+        }
+    }
+
+    /// The backend's object behind `inode`.
+    ///
+    /// # Errors
+    /// `EXDEV` if the inode is another mount's.
+    pub(crate) fn node(&self, inode: &InodeRef) -> Result<NodeOf<F>> {
+        if inode.0.sb_id() != Some(self.sb) {
+            return Err(Errno::EXDEV);
+        }
+        let node: Node = inode.0.node(&rcu::pin()).ok_or(Errno::ESTALE)?;
+        Arc::downcast(node).map(NodeOf).map_err(|_: Arc<dyn Any + Send + Sync>| Errno::EXDEV)
+    }
+
+    /// The inode of a directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if it is none, `ENOENT` if it is negative.
+    pub(crate) fn dir_inode(&self, dir: &DentryRef) -> Result<InodeRef> {
+        let inode = dir.inode().ok_or(Errno::ENOENT)?;
+        if inode.kind() == FileType::Directory { Ok(inode) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// Finds `name` in `dir`.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such name, which may be known without asking; `ENOTDIR`, `ENAMETOOLONG`, `EINVAL` (a `/` or NUL in the name); what the
+    /// backend answers.
+    pub fn lookup(&self, cx: &Context, dir: &DentryRef, name: &[u8]) -> Result<Found> {
+        name::check(name)?;
+        let dentry = match name {
+            b"." => dir.clone(),
+            b".." => self.parent(dir),
+            _ => self.lookup_dentry(cx, dir, name)?,
+        };
+        match self.found(&dentry) {
+            // Gone on the host while its name was believed: ask for the name once more.
+            Err(Errno::ESTALE) if dentry.0.parent_id().is_some() => {
+                dcache::unhash(&dentry);
+                self.found(&self.lookup_dentry(cx, dir, name)?)
+            }
+            found => found,
+        }
+    }
+
+    /// The directory that `dir` is in; the root's is the root.
+    pub fn parent(&self, dir: &DentryRef) -> DentryRef {
+        dir.parent().unwrap_or_else(|| dir.clone())
+    }
+
+    /// The dentry of a name, positive or negative.
+    pub(crate) fn lookup_dentry(
+        &self,
+        cx: &Context,
+        dir: &DentryRef,
+        name: &[u8],
+    ) -> Result<DentryRef> {
+        let superblock = self.superblock();
+        let key = Key::new(superblock, dir.id(), name);
+        let cached = dcache::get(key, &rcu::pin());
+        if let Some(dentry) = cached.filter(|dentry| dentry.0.is_valid()) {
+            superblock.bump(Count::LookupRef);
+            return Ok(dentry);
+        }
+        let dir_inode = self.dir_inode(dir)?;
+        let node = self.node(&dir_inode)?;
+        parallel::lookup(self.sb, self.ttl(), dir, name, &|| self.ask(cx, &node, name))
+    }
+
+    /// Asks the backend for a name.
+    pub(crate) fn ask(&self, cx: &Context, dir: &F::Node, name: &[u8]) -> Result<Asked> {
+        let Entry { key, attr, node } = self.fs.lookup(cx, Place { dir, name })?;
+        Ok(Asked { key, attr, node: Arc::new(node) })
+    }
+
+    /// What a dentry leads to.
+    pub(crate) fn found(&self, dentry: &DentryRef) -> Result<Found> {
+        let Some(inode) = dentry.inode() else {
+            self.superblock().bump(Count::NegativeHit);
+            return Err(Errno::ENOENT);
+        };
+        let attr = match inode.0.cached_attr() {
+            Some(attr) => attr,
+            None => self.getattr(&inode, None)?,
+        };
+        let valid = clock::remaining(dentry.0.valid_until());
+        Ok(Found { dentry: dentry.clone(), inode, attr, valid })
+    }
+}
+
+/// Waits until what was freed is free. A caller that holds an RCU guard of its own cannot; it is freed soon after.
+fn drain() {
+    if !rcu::is_pinned() {
+        rcu::barrier();
+    }
+}
+
+impl<F: FileSystem> Drop for Vfs<F> {
+    fn drop(&mut self) {
+        // What is in use stays valid, and so does its superblock: nothing to do about it here.
+        let _ = self.end();
+    }
+}
+
+impl<F: FileSystem> std::fmt::Debug for Vfs<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vfs").field("options", &self.options).finish_non_exhaustive()
+    }
+}

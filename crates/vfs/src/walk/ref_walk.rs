@@ -1,0 +1,71 @@
+//! ref-walk: counted references, the backend asked on a miss, symbolic links followed.
+
+use super::{MAX_LINKS, Rest, WalkFlags, may_search};
+use crate::dentry::DentryRef;
+use crate::inode::InodeRef;
+use crate::{Context, Errno, FileSystem, FileType, Result, Vfs, name};
+
+impl<F: FileSystem> Vfs<F> {
+    pub(super) fn walk_ref(
+        &self,
+        cx: &Context,
+        root: &DentryRef,
+        start: DentryRef,
+        rest: Rest<'_>,
+        flags: WalkFlags,
+    ) -> Result<DentryRef> {
+        let mut at = start;
+        let mut path = rest.path.to_vec();
+        let mut links = 0;
+        'path: loop {
+            let mut rest = Rest::new(&path);
+            while let Some((name, last)) = rest.next() {
+                let dir = self.dir_inode(&at)?;
+                self.check_search(cx, &dir)?;
+                if name == b".." {
+                    at = if at == *root { at } else { self.parent(&at) };
+                    continue;
+                }
+                name::check(name)?;
+                let found = self.lookup(cx, &at, name)?;
+                let wants_directory = rest.wants_directory();
+                let stays = last && !wants_directory && flags.contains(WalkFlags::NOFOLLOW);
+                if found.inode.kind() == FileType::Symlink && !stays {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Errno::ELOOP);
+                    }
+                    let target = self.readlink(&found.inode)?;
+                    if target.is_empty() {
+                        return Err(Errno::ENOENT);
+                    }
+                    if target.first() == Some(&b'/') {
+                        at = root.clone();
+                    }
+                    // What is left keeps its leading slash, and with it the wish for a directory.
+                    path = [&target, rest.path].concat();
+                    continue 'path;
+                }
+                if wants_directory && found.inode.kind() != FileType::Directory {
+                    return Err(Errno::ENOTDIR);
+                }
+                at = found.dentry;
+            }
+            return Ok(at);
+        }
+    }
+
+    fn check_search(&self, cx: &Context, dir: &InodeRef) -> Result<()> {
+        if cx.uid == 0 {
+            return Ok(());
+        }
+        let (mode, uid, gid) = match dir.0.cached_owner() {
+            Some(owner) => owner,
+            None => {
+                let attr = self.getattr(dir, None)?;
+                (attr.perm, attr.uid, attr.gid)
+            }
+        };
+        if may_search(cx, mode, uid, gid) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+}
