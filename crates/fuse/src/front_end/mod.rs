@@ -1,0 +1,208 @@
+//! One method per operation, in Rust's types, over any backend.
+//!
+//! Between the protocol (numbers, bytes) and the core (references): a [`FrontEnd`] turns node ids into inodes and file numbers
+//! into open files, calls the core, and keeps count of what the client was told.
+//!
+//! # What the client is given
+//! An operation that makes a node known answers with a [`Given`], and one that opens a file with a [`GivenFile`]. They are the
+//! client's once the reply was delivered ([`Given::keep`]); dropped before that, since the reply was refused or the code
+//! panicked on the way, they go back. So the counts stay exact without a line of clean-up at the callers.
+//!
+//! # Locks
+//! None is held here or in the core when a reply is handed over: methods answer first, replies are written after.
+//!
+//! # Left to the kernel
+//! - Permissions: the mount always has `default_permissions`; the kernel decides by mode, owner and group, so `access` is
+//!   never asked.
+//! - `flock` and POSIX locks: one mount is one kernel's; its own lock tables see all users of the mount and clean up after
+//!   dead processes. Forwarding would buy locks shared with users of the backend beside the mount, and is not asked for.
+//! - The umask, and the clearing of set-uid bits on write and chown (by an ordinary setattr). Truncation in `open` is the
+//!   exception: see [`FrontEnd::open`].
+
+mod attrs;
+mod dirs;
+mod io;
+mod names;
+
+pub use attrs::STATS_XATTR;
+pub(crate) use io::WriteFrom;
+pub(crate) use names::LookedUp;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfscale::{Attr, FdTable, FileSystem, Found, InodeRef, OpenFile, Result, Vfs};
+
+use crate::nodes::Nodes;
+use crate::stats::Counter;
+use crate::{FuseStats, Report};
+
+/// At most this many open files in one session.
+const MAX_FILES: u32 = 1 << 20;
+
+/// What a client learns about a node: its id, and how long it may believe the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The node id, for later requests.
+    pub node: u64,
+    /// Tells the inode from others that had its inode number.
+    pub generation: u64,
+    /// The attributes now.
+    pub attr: Attr,
+    /// How long the name may be taken to mean this node.
+    pub entry_valid: Duration,
+    /// How long the attributes may be taken to be these.
+    pub attr_valid: Duration,
+}
+
+/// Serves one client from one [`Vfs`].
+pub struct FrontEnd<F: FileSystem> {
+    vfs: Arc<Vfs<F>>,
+    nodes: Nodes,
+    files: FdTable,
+    report: Report,
+    requests: Counter,
+}
+
+impl<F: FileSystem> std::fmt::Debug for FrontEnd<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrontEnd").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl<F: FileSystem> FrontEnd<F> {
+    /// A front end whose client knows the root alone. `report` makes the text of the attribute [`STATS_XATTR`](crate::STATS_XATTR).
+    ///
+    /// # Errors
+    /// `ESTALE` if the root has gone.
+    pub fn new(vfs: Arc<Vfs<F>>, report: Report) -> Result<FrontEnd<F>> {
+        let nodes = Nodes::new(vfs.root())?;
+        let files = FdTable::new(MAX_FILES);
+        Ok(FrontEnd { vfs, nodes, files, report, requests: Counter::default() })
+    }
+
+    /// What the client holds now.
+    #[must_use]
+    pub fn stats(&self) -> FuseStats {
+        let (nodes, lookup_counts) = self.nodes.totals();
+        FuseStats {
+            nodes,
+            lookup_counts,
+            open_files: self.files.len() as u64,
+            requests: self.requests.sum(),
+            refused_forgets: self.nodes.refused(),
+        }
+    }
+
+    /// Takes everything back from the client: it is gone.
+    pub fn end(&self) {
+        self.nodes.forget_all();
+        let open = (0..MAX_FILES).take_while(|_| self.files.len() != 0);
+        open.for_each(|file| drop(self.files.close(file)));
+    }
+
+    /// The client takes back `count` lookups of `node`. More than it did changes nothing.
+    pub fn forget(&self, node: u64, count: u64) {
+        self.nodes.forget(node, count);
+    }
+
+    pub(crate) fn count_request(&self) {
+        self.requests.up();
+    }
+
+    fn attr_valid(&self) -> Duration {
+        self.vfs.options().attr_ttl
+    }
+
+    /// Counts a lookup of `found`; the client's once it has the reply.
+    fn give(&self, found: &Found) -> Given<'_, F> {
+        let entry = Entry {
+            node: self.nodes.remember(found),
+            generation: u64::from(found.inode.generation()),
+            attr: found.attr,
+            entry_valid: found.valid,
+            attr_valid: self.attr_valid(),
+        };
+        Given { front: self, entry: Some(entry) }
+    }
+
+    /// Puts an open file into the table; the client's once it has the reply.
+    fn give_file(&self, file: OpenFile) -> Result<GivenFile<'_, F>> {
+        Ok(GivenFile { front: self, file: Some(self.files.install(file)?) })
+    }
+
+    fn inode(&self, node: u64) -> Result<InodeRef> {
+        self.nodes.get(node)
+    }
+
+    fn file(&self, file: u64) -> Result<OpenFile> {
+        let number = u32::try_from(file).ok();
+        number.and_then(|number| self.files.fget(number)).ok_or(vfscale::Errno::EBADF)
+    }
+}
+
+/// A lookup that the client has not heard of yet.
+#[must_use = "the lookup is taken back when this is dropped"]
+#[derive(Debug)]
+pub struct Given<'a, F: FileSystem> {
+    front: &'a FrontEnd<F>,
+    /// `None` once kept.
+    entry: Option<Entry>,
+}
+
+impl<F: FileSystem> Given<'_, F> {
+    /// What to tell the client.
+    ///
+    /// # Panics
+    /// Never: only [`keep`](Self::keep), which ends this, takes it away.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        self.entry.as_ref().expect("not kept yet")
+    }
+
+    /// The client has it now.
+    pub fn keep(mut self) {
+        self.entry = None;
+    }
+}
+
+impl<F: FileSystem> Drop for Given<'_, F> {
+    fn drop(&mut self) {
+        if let Some(entry) = &self.entry {
+            self.front.nodes.forget(entry.node, 1);
+        }
+    }
+}
+
+/// An open file that the client has not heard of yet.
+#[must_use = "the file is closed when this is dropped"]
+#[derive(Debug)]
+pub struct GivenFile<'a, F: FileSystem> {
+    front: &'a FrontEnd<F>,
+    /// `None` once kept.
+    file: Option<u32>,
+}
+
+impl<F: FileSystem> GivenFile<'_, F> {
+    /// The number to tell the client.
+    ///
+    /// # Panics
+    /// Never: only [`keep`](Self::keep), which ends this, takes it away.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.file.expect("not kept yet")
+    }
+
+    /// The client has it now, and will release it.
+    pub fn keep(mut self) {
+        self.file = None;
+    }
+}
+
+impl<F: FileSystem> Drop for GivenFile<'_, F> {
+    fn drop(&mut self) {
+        if let Some(file) = self.file {
+            drop(self.front.files.close(file));
+        }
+    }
+}
