@@ -7,6 +7,9 @@
 //! look up what the core expects of a backend of your own.
 #![deny(unsafe_code)]
 
+pub mod host;
+mod locks;
 pub mod mem;
 
+pub use host::{HostError, HostFs, HostOptions};
 pub use mem::{MemFs, MemOptions};

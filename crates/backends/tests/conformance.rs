@@ -5,12 +5,34 @@
 mod cases;
 mod support;
 
+use support::World;
+use vfscale_backends::{HostFs, HostOptions, MemFs};
+
+/// A host directory of its own for each test. The directory goes after the world.
+fn host(options: HostOptions, case: fn(&World<HostFs>)) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    case(&World::new(HostFs::new(dir.path(), options).expect("the backend")));
+}
+
+/// As without the right to open file handles, and with so few descriptors that most objects are reopened all the time.
+const BY_NAME: HostOptions =
+    HostOptions { fd_limit: Some(3), act_as_caller: true, read_only: false, file_handles: false };
+
 macro_rules! conformance {
     ($($family:ident { $($case:ident,)* })*) => {
         mod mem {
             $($(#[test] fn $case() {
-                let fs = vfscale_backends::MemFs::new();
-                crate::cases::$family::$case(&crate::support::World::new(fs));
+                crate::cases::$family::$case(&crate::World::new(crate::MemFs::new()));
+            })*)*
+        }
+        mod host {
+            $($(#[test] fn $case() {
+                crate::host(Default::default(), crate::cases::$family::$case);
+            })*)*
+        }
+        mod host_by_name {
+            $($(#[test] fn $case() {
+                crate::host(crate::BY_NAME, crate::cases::$family::$case);
             })*)*
         }
     };

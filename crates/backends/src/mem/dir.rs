@@ -23,7 +23,8 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use vfscale::{Errno, Result};
 
 use super::NAME_MAX;
-use super::inode::{Inode, lock, read};
+use super::inode::Inode;
+use crate::locks::{lock, read};
 
 pub(super) const COOKIE_DOT: u64 = 1;
 pub(super) const COOKIE_DOT_DOT: u64 = 2;

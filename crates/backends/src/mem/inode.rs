@@ -1,9 +1,7 @@
 //! One inode: identity, attributes, body.
 
 use std::collections::BTreeMap;
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use vfscale::{Attr, Context, Errno, FileType, Result, SetAttr, SetTime, Timestamp};
 
@@ -11,6 +9,7 @@ use super::PAGE;
 use super::content::Content;
 use super::dir::Directory;
 use super::space::Space;
+use crate::locks::{read, write};
 
 /// Set-uid, set-gid, and the bit that makes set-gid mean "run as the group".
 pub(super) const S_ISUID: u32 = 0o4000;
@@ -61,20 +60,6 @@ pub(super) struct Birth {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) rdev: u64,
-}
-
-// A panic while one of these locks is held cannot leave half a change that matters more than the panic itself, and one request
-// that panics must not take the whole file system with it: so poison is ignored.
-pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inode {

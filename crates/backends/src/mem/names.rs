@@ -5,8 +5,9 @@ use std::sync::{Arc, RwLockWriteGuard};
 use vfscale::{Context, Entry, Errno, FileType, Place, RenameFlags, Result};
 
 use super::dir::{Directory, Entries};
-use super::inode::{Birth, Body, Inode, inherit, lock, read, write};
+use super::inode::{Birth, Body, Inode, inherit};
 use super::{MemFs, Node};
+use crate::locks::{lock, read, write};
 
 /// The entries of the two directories of a rename, which may be one. Locked in the order of inode numbers.
 enum Pair<'a> {

@@ -10,8 +10,9 @@ use vfscale::{
 
 use super::content::{Content, SIZE_MAX};
 use super::dir::{COOKIE_DOT, COOKIE_DOT_DOT};
-use super::inode::{Body, read, write};
+use super::inode::Body;
 use super::{Handle, MemFs, Node, PAGE, xattr};
+use crate::locks::{read, write};
 
 /// The longest target of a symbolic link, in bytes: a path with its NUL is 4096.
 const TARGET_MAX: usize = 4095;
@@ -181,7 +182,7 @@ impl FileSystem for MemFs {
         let inode = &handle.inode;
         let directory = inode.directory()?;
         if directory.population.is_removed() {
-            return Ok(());
+            return Err(Errno::ENOENT);
         }
         inode.touch_accessed();
         let kind = Some(FileType::Directory);

@@ -7,8 +7,9 @@ use std::sync::PoisonError;
 
 use vfscale::{Errno, FileType, Result, SetXattr};
 
-use super::inode::{Inode, Meta, read, write};
+use super::inode::{Inode, Meta};
 use super::{NAME_MAX, PAGE};
+use crate::locks::{read, write};
 
 /// The longest value and the longest list of names, in bytes; the system calls cannot say more.
 const VALUE_MAX: usize = 65_536;

@@ -1,0 +1,150 @@
+//! From an object to a descriptor, and from a name to an object.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::path::DecInt;
+use vfscale::{Entry, Errno, Place, Result};
+
+use super::node::{Object, Way};
+use super::stat::{Identity, identify};
+use super::sys::open_by_handle;
+use super::{HostFs, Node, retry};
+
+/// An object by name deeper than this has a ring above it, or is past any path.
+const DEPTH_MAX: usize = 4096;
+
+const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A name as the trait promises it. What would leave the directory is refused here too, since staying inside rests on it.
+pub(super) fn single(name: &[u8]) -> Result<&[u8]> {
+    match name {
+        b"" | b"." | b".." => Err(Errno::EINVAL),
+        _ if name.contains(&b'/') || name.contains(&0) => Err(Errno::EINVAL),
+        _ => Ok(name),
+    }
+}
+
+impl HostFs {
+    /// An `O_PATH` descriptor of the object: a kept one, or a new one that is kept from now on.
+    pub(super) fn place(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
+        match self.at_hand(object) {
+            Some(fd) => Ok(fd),
+            None => self.place_slow(object),
+        }
+    }
+
+    fn at_hand(&self, object: &Object) -> Option<Arc<OwnedFd>> {
+        match &object.way {
+            Way::Root(fd) => Some(Arc::clone(fd)),
+            Way::Handle(_) | Way::Name(_) => object.fd.get(),
+        }
+    }
+
+    #[cold]
+    fn place_slow(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
+        // An opening is the surest way: it leads there though all names are gone.
+        if let Some(opening) = object.opening() {
+            let fd = self.with_room(|| self.reopen(&*opening, OFlags::PATH))?;
+            return Ok(self.keep(object, fd));
+        }
+        match &object.way {
+            Way::Handle(handle) => {
+                let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
+                let fd = self.with_room(|| open_by_handle(mount, handle))?;
+                Ok(self.keep(object, fd))
+            }
+            Way::Name(_) => self.walk_to(object),
+            Way::Root(fd) => Ok(Arc::clone(fd)),
+        }
+    }
+
+    /// Goes up to the first object that is at hand or needs no name, then down again, checking each step.
+    fn walk_to(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
+        let mut down = Vec::new();
+        let mut at = Arc::clone(object);
+        let mut fd = loop {
+            if let Some(fd) = self.at_hand(&at) {
+                break fd;
+            }
+            if matches!(at.way, Way::Handle(_)) {
+                break self.place(&at)?;
+            }
+            let location = at.location().filter(|_| down.len() < DEPTH_MAX).ok_or(Errno::ESTALE)?;
+            down.push((at, location.name));
+            at = location.parent;
+        };
+        while let Some((object, name)) = down.pop() {
+            let step = match self.open_name(&fd, &name) {
+                Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
+                other => other,
+            }?;
+            if identify(&step)?.key != object.key {
+                return Err(Errno::ESTALE);
+            }
+            fd = self.keep(&object, step);
+        }
+        Ok(fd)
+    }
+
+    fn keep(&self, object: &Arc<Object>, fd: OwnedFd) -> Arc<OwnedFd> {
+        let fd = Arc::new(fd);
+        self.cache.keep(object, &fd);
+        fd
+    }
+
+    /// One step down, to whatever the name means, as a place only.
+    pub(super) fn open_name(&self, dir: impl AsFd, name: &[u8]) -> Result<OwnedFd> {
+        let name = single(name)?;
+        self.with_room(|| retry(|| rustix::fs::openat(&dir, name, PLACE, Mode::empty())))
+    }
+
+    /// Opens anew what a descriptor leads to, through its link in `/proc`. The caller made sure that opening it waits for nobody.
+    pub(super) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
+        let link = DecInt::from_fd(fd);
+        let flags = flags | OFlags::CLOEXEC;
+        retry(|| rustix::fs::openat(&self.proc_fds, link.as_c_str(), flags, Mode::empty()))
+    }
+
+    /// Does something that needs a new descriptor. If the process has none left, kept ones make room, and it tries again.
+    pub(super) fn with_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            match attempt() {
+                Err(Errno::EMFILE | Errno::ENFILE) if self.cache.relieve() > 0 => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    pub(super) fn find(&self, at: Place<'_, Node>) -> Result<Entry<Node>> {
+        let fd = self.open_name(self.place(&at.dir.0)?, at.name)?;
+        let (entry, object) = self.entry(identify(&fd)?, at);
+        self.keep(&object, fd);
+        Ok(entry)
+    }
+
+    /// The object that was found under a name.
+    pub(super) fn entry(
+        &self,
+        identity: Identity,
+        at: Place<'_, Node>,
+    ) -> (Entry<Node>, Arc<Object>) {
+        let Identity { key, attr, handle } = identity;
+        let by_handle = match (&self.mount, handle) {
+            // Another mount may be read-only or differ otherwise: its handles would open here, on ours.
+            (Some((_, mount)), Some((handle, on))) if *mount == on => Some(handle),
+            _ => None,
+        };
+        let object = match by_handle {
+            Some(handle) => Arc::new(Object::new(key, attr.kind, Way::Handle(handle))),
+            None => self.known.get(key, attr.kind, &at.dir.0, at.name),
+        };
+        (Entry { key, attr, node: Node(Arc::clone(&object)) }, object)
+    }
+
+    /// The path of a descriptor for calls that take nothing else.
+    pub(super) fn proc_path(fd: impl AsFd) -> String {
+        format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+    }
+}
