@@ -271,7 +271,8 @@ fn compare(vfs: &Vfs<MemFs>, model: &Model) {
     }
     assert_eq!(seen, model.tree.len());
     for absent in ["/a", "/b", "/c", "/a/a", "/a/b", "/b/a", "/c/c"] {
-        if !model.tree.contains_key(absent) {
+        let through_link = matches!(model.tree.get(&absent[..2]), Some(Thing::Link(_)));
+        if !model.tree.contains_key(absent) && !(through_link && absent.len() > 2) {
             assert!(vfs.lstat(&CX, absent.as_bytes()).is_err(), "{absent}");
         }
     }
@@ -312,7 +313,7 @@ fn check(ops: &[Op], max_names: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_core_does_what_a_plain_map_does(ops in prop::collection::vec(op(), 1..120)) {
