@@ -48,6 +48,7 @@ fn storm(bench: &Bench, backend: Backend) -> Outcome {
     let source = match backend {
         Backend::Host => bench.scratch.join("source"),
         Backend::Mem => PathBuf::from("mem:"),
+        Backend::Native => return native(bench),
     };
     if backend == Backend::Host {
         std::fs::create_dir_all(&source)?;
@@ -70,6 +71,14 @@ fn storm(bench: &Bench, backend: Backend) -> Outcome {
     }
     let summary: Value = serde_json::from_slice(&std::fs::read(&json)?)?;
     used_and_gone(&summary)
+}
+
+/// The load alone, in a plain directory.
+fn native(bench: &Bench) -> Outcome {
+    std::env::set_current_dir(&bench.scratch)?;
+    let report = threads::run(bench.threads, Duration::from_secs(bench.seconds))?;
+    println!("    {report}");
+    Ok(std::env::set_current_dir(crate::run::root())?)
 }
 
 /// The load itself. The working directory is the root of the mount.

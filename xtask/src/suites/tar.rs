@@ -114,6 +114,8 @@ fn rsync_command(from: &Path, to: &Path) -> Command {
         "--specials",
         "--delete",
     ]);
+    // Compare times to the nanosecond, or directories made within one second keep their own.
+    command.arg("--modify-window=-1");
     // The trailing slash means the directory's content.
     command.arg(from.join("")).arg(to);
     command

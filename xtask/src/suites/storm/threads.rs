@@ -97,7 +97,7 @@ impl Worker<'_> {
         Worker {
             root,
             number,
-            state: (number + 1) * 0x9e37_79b9_7f4a_7c15,
+            state: (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             report: Report::default(),
         }
     }
