@@ -17,7 +17,7 @@
 //! Shard, then an object's descriptor. Descriptors are closed and objects dropped after both are unlocked.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::node::Object;
@@ -27,30 +27,61 @@ const SHARDS_MAX: usize = 16;
 /// Below this many slots to a shard the clock would have too little to choose from.
 const SHARD_SLOTS_MIN: usize = 8;
 
-/// The place for a descriptor in an object.
+/// The descriptors of one object.
 #[derive(Debug, Default)]
-pub(super) struct FdSlot {
-    fd: Mutex<Option<Arc<OwnedFd>>>,
-    /// Used since the clock's hand came by. Relaxed: only a hint for the choice.
-    used: AtomicBool,
+pub(super) struct Descriptors(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    /// The `O_PATH` descriptor that the cache lets the object keep.
+    kept: Option<Arc<OwnedFd>>,
+    /// Used since the clock's hand came by.
+    used: bool,
+    /// Openings of clients, by which the object can be reached while they last.
+    openings: Vec<Weak<OwnedFd>>,
 }
 
-impl FdSlot {
-    pub(super) fn get(&self) -> Option<Arc<OwnedFd>> {
-        let fd = lock(&self.fd).clone();
-        if fd.is_some() {
-            self.used.store(true, Relaxed);
-        }
-        fd
+impl Descriptors {
+    /// The kept one, for use.
+    pub(super) fn kept(&self) -> Option<Arc<OwnedFd>> {
+        let mut held = lock(&self.0);
+        held.used = true;
+        held.kept.clone()
+    }
+
+    /// A client opened the object.
+    pub(super) fn opened(&self, fd: &Arc<OwnedFd>) {
+        let mut held = lock(&self.0);
+        held.openings.retain(|opening| opening.strong_count() > 0);
+        held.openings.push(Arc::downgrade(fd));
+    }
+
+    pub(super) fn opening(&self) -> Option<Arc<OwnedFd>> {
+        lock(&self.0).openings.iter().find_map(Weak::upgrade)
+    }
+
+    fn has_kept(&self) -> bool {
+        lock(&self.0).kept.is_some()
     }
 
     fn take(&self) -> Option<Arc<OwnedFd>> {
-        lock(&self.fd).take()
+        lock(&self.0).kept.take()
     }
 
-    fn is_empty(&self) -> bool {
-        lock(&self.fd).is_none()
+    /// The hand comes by: spares what was used, takes what was not.
+    fn sweep(&self) -> Swept {
+        let mut held = lock(&self.0);
+        if held.kept.is_some() && std::mem::take(&mut held.used) {
+            Swept::Spared
+        } else {
+            Swept::Free(held.kept.take())
+        }
     }
+}
+
+enum Swept {
+    Spared,
+    Free(Option<Arc<OwnedFd>>),
 }
 
 #[derive(Debug)]
@@ -90,7 +121,7 @@ impl FdCache {
 
     /// How many they hold now. Walks all slots.
     pub(super) fn len(&self) -> usize {
-        let held = |slot: &Weak<Object>| slot.upgrade().is_some_and(|o| !o.fd.is_empty());
+        let held = |slot: &Weak<Object>| slot.upgrade().is_some_and(|object| object.fds.has_kept());
         let mut objects = 0;
         for shard in &self.shards {
             let slots = lock(shard).slots.clone();
@@ -104,26 +135,23 @@ impl FdCache {
         let at = self.next.fetch_add(1, Relaxed) % self.shards.len();
         let mut evicted = Evicted::new();
         let mut shard = lock(&self.shards[at]);
-        let mut mine = lock(&object.fd.fd);
-        if mine.is_some() {
+        if object.fds.has_kept() {
             return;
         }
-        // The hand may have to look at this very object's lock: not while we hold it.
-        drop(mine);
         let Some(slot) = shard.free_slot(&mut evicted) else { return };
-        mine = lock(&object.fd.fd);
-        if mine.is_none() {
-            *mine = Some(Arc::clone(fd));
+        let mut held = lock(&object.fds.0);
+        // Another thread may have been here meanwhile, by way of another shard.
+        if held.kept.is_none() {
+            held.kept = Some(Arc::clone(fd));
+            held.used = false;
             shard.slots[slot] = Arc::downgrade(object);
         }
-        drop(mine);
-        drop(shard);
     }
 
     /// Takes the descriptor from an object whose name went, so that the host can free what it refers to.
     pub(super) fn release(object: &Object) {
         // The slot stays and is found free by the next sweep.
-        drop(object.fd.take());
+        drop(object.fds.take());
     }
 
     /// Gives up about a quarter of all descriptors, for a caller that ran into the process limit. Answers with the number.
@@ -137,7 +165,7 @@ impl FdCache {
                 shard.slots.split_off(keep)
             };
             let objects = slots.iter().filter_map(Weak::upgrade);
-            gone += objects.filter(|object| object.fd.take().is_some()).count();
+            gone += objects.filter(|object| object.fds.take().is_some()).count();
         }
         gone
     }
@@ -155,11 +183,12 @@ impl Shard {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.capacity;
             let Some(object) = self.slots[at].upgrade() else { return Some(at) };
-            let spared = !object.fd.is_empty() && object.fd.used.swap(false, Relaxed);
-            let fd = if spared { None } else { object.fd.take() };
-            evicted.push((fd, object));
-            if !spared {
-                return Some(at);
+            match object.fds.sweep() {
+                Swept::Spared => evicted.push((None, object)),
+                Swept::Free(fd) => {
+                    evicted.push((fd, object));
+                    return Some(at);
+                }
             }
         }
         None

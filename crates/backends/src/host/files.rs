@@ -41,7 +41,7 @@ fn changes(flags: OpenFlags) -> bool {
 impl Handle {
     fn of_file(object: &Object, fd: OwnedFd, flags: OpenFlags) -> Handle {
         let fd = Arc::new(fd);
-        object.opened(&fd);
+        object.fds.opened(&fd);
         Handle { fd, flags, stream: None }
     }
 

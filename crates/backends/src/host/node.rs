@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use vfscale::{FileType, InodeKey};
 
-use super::fd_cache::FdSlot;
+use super::fd_cache::Descriptors;
 use super::sys::FileHandle;
 use crate::locks::lock;
 
@@ -30,15 +30,15 @@ pub(super) struct Object {
     pub(super) key: InodeKey,
     pub(super) kind: FileType,
     pub(super) way: Way,
-    pub(super) fd: FdSlot,
-    openings: Mutex<Vec<Weak<OwnedFd>>>,
+    pub(super) fds: Descriptors,
 }
 
 #[derive(Debug)]
 pub(super) enum Way {
     Root(Arc<OwnedFd>),
     Handle(FileHandle),
-    Name(Named),
+    /// Boxed, so that the common way stays small.
+    Name(Box<Named>),
 }
 
 /// The way by name, with its registration in [`Known`].
@@ -63,7 +63,7 @@ impl Location {
 
 impl Object {
     pub(super) fn new(key: InodeKey, kind: FileType, way: Way) -> Object {
-        Object { key, kind, way, fd: FdSlot::default(), openings: Mutex::new(Vec::new()) }
+        Object { key, kind, way, fds: Descriptors::default() }
     }
 
     /// Where it was seen last, if it is reached by name and has one.
@@ -97,17 +97,6 @@ impl Object {
             let old = lock(&named.location).take();
             drop(old);
         }
-    }
-
-    /// Remembers an opening, by which the object can be reached while it lasts.
-    pub(super) fn opened(&self, fd: &Arc<OwnedFd>) {
-        let mut openings = lock(&self.openings);
-        openings.retain(|opening| opening.strong_count() > 0);
-        openings.push(Arc::downgrade(fd));
-    }
-
-    pub(super) fn opening(&self) -> Option<Arc<OwnedFd>> {
-        lock(&self.openings).iter().find_map(Weak::upgrade)
     }
 }
 
@@ -143,6 +132,9 @@ impl Drop for Object {
 fn take_location(named: &mut Named) -> Option<Location> {
     named.location.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }
+
+// One of these lies behind every name that a core keeps in memory.
+const _: () = assert!(size_of::<Object>() <= 96);
 
 const KNOWN_SHARDS: usize = 16;
 
@@ -181,7 +173,8 @@ impl Known {
                 // The key was used again, by a file system that has nothing better to tell two inodes apart.
                 _ => {
                     let named = Named { location: Mutex::new(None), known: Arc::clone(self) };
-                    let object = Arc::new(Object::new(key, kind, Way::Name(named)));
+                    let way = Way::Name(Box::new(named));
+                    let object = Arc::new(Object::new(key, kind, way));
                     shard.insert(key, Arc::downgrade(&object));
                     object
                 }

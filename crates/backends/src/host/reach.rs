@@ -38,14 +38,14 @@ impl HostFs {
     fn at_hand(&self, object: &Object) -> Option<Arc<OwnedFd>> {
         match &object.way {
             Way::Root(fd) => Some(Arc::clone(fd)),
-            Way::Handle(_) | Way::Name(_) => object.fd.get(),
+            Way::Handle(_) | Way::Name(_) => object.fds.kept(),
         }
     }
 
     #[cold]
     fn place_slow(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
         // An opening is the surest way: it leads there though all names are gone.
-        if let Some(opening) = object.opening() {
+        if let Some(opening) = object.fds.opening() {
             let fd = self.with_room(|| self.reopen(&*opening, OFlags::PATH))?;
             return Ok(self.keep(object, fd));
         }

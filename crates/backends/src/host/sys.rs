@@ -31,10 +31,10 @@ const _: () = {
 
 /// A file system's own name for an inode, its generation included: it never comes to mean another inode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileHandle {
-    kind: i32,
-    data: Box<[u8]>,
-}
+pub(super) struct FileHandle(
+    /// Its type (an `i32`), then its bytes: one word less than two fields, in every object.
+    Box<[u8]>,
+);
 
 fn last_error() -> Errno {
     io::Error::last_os_error().into()
@@ -59,14 +59,16 @@ pub(super) fn name_to_handle(fd: impl AsFd) -> Result<(FileHandle, i32)> {
         return Err(last_error());
     }
     let len = (raw.bytes as usize).min(HANDLE_MAX);
-    Ok((FileHandle { kind: raw.kind, data: raw.data[..len].into() }, mount))
+    let kind = raw.kind.to_ne_bytes();
+    Ok((FileHandle([&kind[..], &raw.data[..len]].concat().into()), mount))
 }
 
 /// Opens an inode by its handle, as a place only (`O_PATH`). `mount` is a readable descriptor on its mount.
 pub(super) fn open_by_handle(mount: impl AsFd, handle: &FileHandle) -> Result<OwnedFd> {
-    let mut raw =
-        RawHandle { bytes: handle.data.len() as u32, kind: handle.kind, data: [0; HANDLE_MAX] };
-    raw.data[..handle.data.len()].copy_from_slice(&handle.data);
+    let (kind, data) = handle.0.split_first_chunk().ok_or(Errno::EINVAL)?;
+    let kind = i32::from_ne_bytes(*kind);
+    let mut raw = RawHandle { bytes: data.len() as u32, kind, data: [0; HANDLE_MAX] };
+    raw.data.get_mut(..data.len()).ok_or(Errno::EINVAL)?.copy_from_slice(data);
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: `raw` starts with the header that the kernel expects, followed by at least as many bytes as it says. It is not kept.
     let fd =
