@@ -1,7 +1,8 @@
 //! Locks that ignore poison.
 //!
-//! No lock of these backends guards a change that a panic could leave half done in a way that matters more than the panic itself,
-//! and one request that panics must not take the whole file system with it.
+//! No lock of these backends guards a change that a panic could leave half done in a way that
+//! matters more than the panic itself, and one request that panics must not take the whole file
+//! system with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,6 +1,7 @@
 //! What the core expects of every backend, run against each of ours.
 //!
-//! A case is a function over any [`vfscale::FileSystem`]; the list below turns it into one test for each backend.
+//! A case is a function over any [`vfscale::FileSystem`]; the list below turns it into one test for
+//! each backend.
 
 mod cases;
 mod support;
@@ -14,7 +15,8 @@ fn host(options: HostOptions, case: fn(&World<HostFs>)) {
     case(&World::new(HostFs::new(dir.path(), options).expect("the backend")));
 }
 
-/// As without the right to open file handles, and with so few descriptors that most objects are reopened all the time.
+/// As without the right to open file handles, and with so few descriptors that most objects are
+/// reopened all the time.
 const BY_NAME: HostOptions =
     HostOptions { fd_limit: Some(3), act_as_caller: true, read_only: false, file_handles: false };
 

@@ -1,4 +1,5 @@
-//! Descriptors are a budget of the whole process, so these tests have a process of their own and run one after the other.
+//! Descriptors are a budget of the whole process, so these tests have a process of their own and
+//! run one after the other.
 
 mod support;
 

@@ -97,7 +97,8 @@ fn numbers_are_not_used_twice() {
     assert_ne!(w.file("f", b"").attr.ino, first);
 }
 
-/// Moves, removals and creations that lock the same directories in every order. Nothing may hang, and each name is in one place.
+/// Moves, removals and creations that lock the same directories in every order. Nothing may hang,
+/// and each name is in one place.
 #[test]
 fn renames_and_removals_at_once() {
     let w = World::new(MemFs::new());

@@ -28,8 +28,8 @@ fn id(id: Option<u32>) -> Result<Option<u32>> {
 }
 
 impl HostFs {
-    /// Owner, permission bits, size, times, in this order: a new owner clears bits that the same call may set again, and a new size
-    /// moves times. If a step fails those before it stay done.
+    /// Owner, permission bits, size, times, in this order: a new owner clears bits that the same
+    /// call may set again, and a new size moves times. If a step fails those before it stay done.
     pub(super) fn change(
         &self,
         object: &Arc<Object>,
@@ -61,7 +61,8 @@ impl HostFs {
                 last_access: timespec(change.atime),
                 last_modification: timespec(change.mtime),
             };
-            // Following the link in `/proc` ends at the object itself, also if that is a symbolic link.
+            // Following the link in `/proc` ends at the object itself, also if that is a symbolic
+            // link.
             let link = DecInt::from_fd(&*place);
             retry(|| {
                 rustix::fs::utimensat(&self.proc_fds, link.as_c_str(), &times, AtFlags::empty())
@@ -90,8 +91,8 @@ impl HostFs {
         retry(|| rustix::fs::ftruncate(&file, size))
     }
 
-    // Extended attributes go by path, since those calls refuse `O_PATH` descriptors. The path ends in the object itself, so nothing
-    // that it might mean as a link is reached.
+    // Extended attributes go by path, since those calls refuse `O_PATH` descriptors. The path ends
+    // in the object itself, so nothing that it might mean as a link is reached.
 
     pub(super) fn xattr(&self, object: &Arc<Object>, name: &[u8]) -> Result<Vec<u8>> {
         let place = self.place(object)?;
@@ -152,7 +153,8 @@ impl HostFs {
     }
 }
 
-/// Reads something whose size is not known: into a small buffer, and if that is too small, into one of the size that the host tells.
+/// Reads something whose size is not known: into a small buffer, and if that is too small, into one
+/// of the size that the host tells.
 fn read_sized(
     mut read: impl FnMut(&mut [u8]) -> Result<usize>,
     size: impl Fn() -> Result<usize>,

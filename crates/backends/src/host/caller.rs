@@ -1,18 +1,20 @@
 //! Acting as the caller while something is created.
 //!
 //! # What and why
-//! What is created belongs to the caller, in a set-group-id directory to that directory's group, and may carry set-group-id only if
-//! the caller is in the group. The kernel gets all of this right if the thread that creates has the caller's ids. To create as the
-//! super-user and hand over later would leave a moment with the wrong owner.
+//! What is created belongs to the caller, in a set-group-id directory to that directory's group,
+//! and may carry set-group-id only if the caller is in the group. The kernel gets all of this right
+//! if the thread that creates has the caller's ids. To create as the super-user and hand over later
+//! would leave a moment with the wrong owner.
 //!
 //! # Rights
-//! Whether the caller *may* was decided by the front end, with groups that we do not know. With a user id that is not 0 the kernel takes the
-//! file-system capabilities from the thread, so those that would decide again are raised anew: overriding permissions, and making
-//! device nodes. Not raised is the one that would let a caller keep set-group-id for a group that is not its own.
+//! Whether the caller *may* was decided by the front end, with groups that we do not know. With a
+//! user id that is not 0 the kernel takes the file-system capabilities from the thread, so those
+//! that would decide again are raised anew: overriding permissions, and making device nodes. Not
+//! raised is the one that would let a caller keep set-group-id for a group that is not its own.
 //!
 //! # Restoring
-//! [`Acting`] belongs to its thread and puts back everything when dropped, on a panic too. That cannot fail: a thread may always go
-//! back to one of its real, effective or saved ids.
+//! [`Acting`] belongs to its thread and puts back everything when dropped, on a panic too. That
+//! cannot fail: a thread may always go back to one of its real, effective or saved ids.
 
 use std::marker::PhantomData;
 
@@ -46,7 +48,8 @@ pub(super) struct Acting {
 }
 
 impl Server {
-    /// `act_as_caller` is honoured if this process may take on other ids; otherwise everything belongs to the server.
+    /// `act_as_caller` is honoured if this process may take on other ids; otherwise everything
+    /// belongs to the server.
     pub(super) fn new(act_as_caller: bool) -> Server {
         let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
         let may = capabilities(None).is_ok_and(|caps| caps.effective.contains(needed));
@@ -91,7 +94,8 @@ impl Server {
     }
 }
 
-/// Raises what the change of the user id took and creating needs, out of what the server itself had.
+/// Raises what the change of the user id took and creating needs, out of what the server itself
+/// had.
 fn raise(own: CapabilitySets) -> Result<()> {
     let now = capabilities(None).map_err(std::io::Error::from)?;
     let needed =

@@ -1,10 +1,11 @@
 //! Reading a directory of the host.
 //!
-//! The cookie of an entry is the host's own (`d_off`), so a listing can go on anywhere, and in another opening too. Entries are read in
-//! blocks; what a caller did not take of a block waits in the stream for whoever asks with the fitting cookie.
+//! The cookie of an entry is the host's own (`d_off`), so a listing can go on anywhere, and in
+//! another opening too. Entries are read in blocks; what a caller did not take of a block waits in
+//! the stream for whoever asks with the fitting cookie.
 //!
-//! The lock covers moving the descriptor and reading one block. Entries are handed out after it, since the receiver may come back to
-//! this file system.
+//! The lock covers moving the descriptor and reading one block. Entries are handed out after it,
+//! since the receiver may come back to this file system.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -70,8 +71,8 @@ impl Stream {
         }
     }
 
-    /// The block that was left over, if it goes on at `cookie`, or one read from there. From the start it is always read: a listing
-    /// that begins anew wants to see what is there now.
+    /// The block that was left over, if it goes on at `cookie`, or one read from there. From the
+    /// start it is always read: a listing that begins anew wants to see what is there now.
     fn block_at(&self, fd: &OwnedFd, cookie: u64) -> Result<Block> {
         let mut spare = std::mem::take(&mut lock(&self.0).spare);
         if cookie != 0 && spare.skip_to(cookie) {

@@ -1,20 +1,23 @@
 //! A bounded number of `O_PATH` descriptors, kept where they are used.
 //!
 //! # Why
-//! A descriptor per known file ends at the process limit, after some thousands of files. But a file that was just used is likely to be
-//! used again, and reopening it costs a system call.
+//! A descriptor per known file ends at the process limit, after some thousands of files. But a file
+//! that was just used is likely to be used again, and reopening it costs a system call.
 //!
 //! # How
-//! The descriptor itself lies in its [`Object`], so a hit takes that object's small lock and nothing else. The cache owns a
-//! fixed number of slots; an object may hold a descriptor only while a slot points (weakly) at it. A full shard sweeps its
-//! slots like a clock: used since the last visit → mark cleared, spared; else its descriptor goes.
+//! The descriptor itself lies in its [`Object`], so a hit takes that object's small lock and
+//! nothing else. The cache owns a fixed number of slots; an object may hold a descriptor only while
+//! a slot points (weakly) at it. A full shard sweeps its slots like a clock: used since the last
+//! visit → mark cleared, spared; else its descriptor goes.
 //!
 //! # Bound
-//! Descriptors of objects ≤ slots ≤ limit. A descriptor that a request works with right now is shared (`Arc`) and lives on for the
-//! length of that request: at most a few per thread come on top.
+//! Descriptors of objects ≤ slots ≤ limit. A descriptor that a request works with right now is
+//! shared (`Arc`) and lives on for the length of that request: at most a few per thread come on
+//! top.
 //!
 //! # Locks
-//! Shard, then an object's descriptor. Descriptors are closed and objects dropped after both are unlocked.
+//! Shard, then an object's descriptor. Descriptors are closed and objects dropped after both are
+//! unlocked.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -99,7 +102,8 @@ struct Shard {
     hand: usize,
 }
 
-/// What left the cache. Dropped outside the locks: closing may take long, and an object may be the last of its kind.
+/// What left the cache. Dropped outside the locks: closing may take long, and an object may be the
+/// last of its kind.
 type Evicted = Vec<(Option<Arc<OwnedFd>>, Arc<Object>)>;
 
 impl FdCache {
@@ -148,13 +152,15 @@ impl FdCache {
         }
     }
 
-    /// Takes the descriptor from an object whose name went, so that the host can free what it refers to.
+    /// Takes the descriptor from an object whose name went, so that the host can free what it
+    /// refers to.
     pub(super) fn release(object: &Object) {
         // The slot stays and is found free by the next sweep.
         drop(object.fds.take());
     }
 
-    /// Gives up about a quarter of all descriptors, for a caller that ran into the process limit. Answers with the number.
+    /// Gives up about a quarter of all descriptors, for a caller that ran into the process limit.
+    /// Answers with the number.
     pub(super) fn relieve(&self) -> usize {
         let mut gone = 0;
         for shard in &self.shards {
@@ -178,7 +184,8 @@ impl Shard {
             self.slots.push(Weak::new());
             return Some(self.slots.len() - 1);
         }
-        // One round clears all marks, so the second finds one, unless others use them faster than we look.
+        // One round clears all marks, so the second finds one, unless others use them faster than
+        // we look.
         for _ in 0..2 * self.capacity {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.capacity;

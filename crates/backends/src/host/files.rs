@@ -14,8 +14,8 @@ use super::{Handle, HostFs, Node, retry, sys};
 
 /// The host's flags for an opening.
 ///
-/// `DIRECT` is left out: it would ask for buffers aligned as the host's disk has it, which a front end's are not. The front end serves
-/// it by not caching.
+/// `DIRECT` is left out: it would ask for buffers aligned as the host's disk has it, which a front
+/// end's are not. The front end serves it by not caching.
 fn host_flags(flags: OpenFlags) -> OFlags {
     let access = match (flags.contains(OpenFlags::READ), flags.contains(OpenFlags::WRITE)) {
         (true, true) => OFlags::RDWR,
@@ -59,7 +59,8 @@ impl HostFs {
             _ if flags.contains(OpenFlags::DIRECTORY) => return Err(Errno::ENOTDIR),
             FileType::Regular => {}
             FileType::Symlink => return Err(Errno::ELOOP),
-            // A client's kernel opens these itself. Here it could wait for ever, or set a device in motion.
+            // A client's kernel opens these itself. Here it could wait for ever, or set a device in
+            // motion.
             FileType::Fifo | FileType::Socket | FileType::CharDevice | FileType::BlockDevice => {
                 return Err(Errno::ENXIO);
             }

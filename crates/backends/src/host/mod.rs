@@ -1,24 +1,27 @@
 //! A directory of the host, passed through.
 //!
 //! # Staying inside
-//! The directory is opened once, and everything else is reached from descriptors: single names below a directory's
-//! descriptor, never followed if they are links; objects seen before by their file handle or by a checked step from their parent;
-//! reopening through `/proc/self/fd`, whose own descriptor is kept too. So nothing that is mounted over the directory later, not even this file system
-//! itself, changes what it serves, and no link or rename on the host leads out of it.
+//! The directory is opened once, and everything else is reached from descriptors: single names
+//! below a directory's descriptor, never followed if they are links; objects seen before by their
+//! file handle or by a checked step from their parent; reopening through `/proc/self/fd`, whose own
+//! descriptor is kept too. So nothing that is mounted over the directory later, not even this file
+//! system itself, changes what it serves, and no link or rename on the host leads out of it.
 //!
 //! # Descriptors
-//! None is held per known file. A bounded [cache](fd_cache) keeps `O_PATH` descriptors; what left it is reopened by one of the
-//! [ways back](node). The limit is [`HostFs::fd_limit`]; openings of clients come on top, and when the process runs into its own limit
-//! the cache gives way.
+//! None is held per known file. A bounded cache (`fd_cache.rs`) keeps `O_PATH` descriptors; what
+//! left it is reopened by one of the ways back (`node.rs`). The limit is [`HostFs::fd_limit`];
+//! openings of clients come on top, and when the process runs into its own limit the cache gives
+//! way.
 //!
 //! # On whose behalf
-//! What is [created](caller) is created as the caller. All else runs as the server: whether the caller may was decided by the front end
-//! (with FUSE: the kernel, by `default_permissions`), and once decided it must not be decided again without the caller's groups.
-//! A hard link too is made with the server's rights, since the kernel applied `protected_hardlinks` on the way in.
+//! What is created (`caller.rs`) is created as the caller. All else runs as the server: whether the
+//! caller may was decided by the front end (with FUSE: the kernel, by `default_permissions`), and
+//! once decided it must not be decided again without the caller's groups. A hard link too is made
+//! with the server's rights, since the kernel applied `protected_hardlinks` on the way in.
 //!
 //! # The process
-//! [`HostFs::new`] sets the process's umask to 0: modes arrive with the caller's umask applied. `/proc` must be mounted, and a process
-//! that forks must make its `HostFs` after that.
+//! [`HostFs::new`] sets the process's umask to 0: modes arrive with the caller's umask applied.
+//! `/proc` must be mounted, and a process that forks must make its `HostFs` after that.
 
 mod attrs;
 mod caller;
@@ -55,11 +58,13 @@ const FD_LIMIT_MIN: u64 = 16;
 pub struct HostOptions {
     /// The most `O_PATH` descriptors to keep. `None`: half of what the process may have open.
     pub fd_limit: Option<usize>,
-    /// Create files as the caller, if the process has the rights to take on other ids. Otherwise they are the server's.
+    /// Create files as the caller, if the process has the rights to take on other ids. Otherwise
+    /// they are the server's.
     pub act_as_caller: bool,
     /// Refuse every change with `EROFS`.
     pub read_only: bool,
-    /// Reach objects by file handle, if the process has the rights and the file system can. Otherwise by name.
+    /// Reach objects by file handle, if the process has the rights and the file system can.
+    /// Otherwise by name.
     pub file_handles: bool,
 }
 
@@ -173,8 +178,8 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
 }
 
-/// What it takes to open handles, if it works: the right to (`CAP_DAC_READ_SEARCH`) and a file system that can. Both are found
-/// out by trying.
+/// What it takes to open handles, if it works: the right to (`CAP_DAC_READ_SEARCH`) and a file
+/// system that can. Both are found out by trying.
 fn probe_handles(root: &OwnedFd, identity: &stat::Identity) -> Option<(OwnedFd, i32)> {
     let (handle, mount) = identity.handle.as_ref()?;
     // A descriptor without `O_PATH`, which is what opening a handle asks for.

@@ -118,7 +118,8 @@ impl HostFs {
         }
         let (old, new) = (single(from.name)?, single(to.name)?);
         let (old_dir, new_dir) = (self.place(&from.dir.0)?, self.place(&to.dir.0)?);
-        // The bits are Linux's own. Which of them go together and which the host's file system can do, the host says.
+        // The bits are Linux's own. Which of them go together and which the host's file system can
+        // do, the host says.
         let host = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         retry(|| rustix::fs::renameat_with(&*old_dir, old, &*new_dir, new, host))?;
         match replaced {
@@ -134,7 +135,8 @@ impl HostFs {
         Ok(())
     }
 
-    /// If it was the last name, the host can free what it meant as soon as we hold no descriptor of it.
+    /// If it was the last name, the host can free what it meant as soon as we hold no descriptor of
+    /// it.
     fn lost_name(&self, object: &Object, at: Place<'_, Node>) {
         object.lost(&at.dir.0, at.name);
         FdCache::release(object);

@@ -9,9 +9,9 @@
 //!
 //! An object that is open can always be reached through its opening, whatever became of its names.
 //!
-//! A name is a hint: whoever walks it compares what it found with the key, and answers `ESTALE` if it is another object.
-//! The parents of named objects are counted, so a way up exists as long as the object; [`Known`] finds the object again when
-//! a lookup comes by under a new name.
+//! A name is a hint: whoever walks it compares what it found with the key, and answers `ESTALE` if
+//! it is another object. The parents of named objects are counted, so a way up exists as long as
+//! the object; [`Known`] finds the object again when a lookup comes by under a new name.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -100,8 +100,9 @@ impl Object {
     }
 }
 
-/// `object` was found below `parent`. If the way up from `parent` leads through `object`, somebody else moved directories since
-/// we last looked, and one step of that way is out of date: without it there is no ring of counts that nobody could free.
+/// `object` was found below `parent`. If the way up from `parent` leads through `object`, somebody
+/// else moved directories since we last looked, and one step of that way is out of date: without it
+/// there is no ring of counts that nobody could free.
 fn break_ring(object: &Arc<Object>, parent: &Arc<Object>) {
     let mut at = Arc::clone(parent);
     while let Some(location) = at.location() {
@@ -138,8 +139,8 @@ const _: () = assert!(size_of::<Object>() <= 96);
 
 const KNOWN_SHARDS: usize = 16;
 
-/// Every living object that is reached by name, by its key. So an object that the core knows learns of each new name that a
-/// lookup finds it under, though the core drops what that lookup returns.
+/// Every living object that is reached by name, by its key. So an object that the core knows learns
+/// of each new name that a lookup finds it under, though the core drops what that lookup returns.
 #[derive(Debug)]
 pub(super) struct Known {
     shards: [Mutex<HashMap<InodeKey, Weak<Object>>>; KNOWN_SHARDS],
@@ -170,7 +171,8 @@ impl Known {
             living = shard.get(&key).and_then(Weak::upgrade);
             match &living {
                 Some(object) if object.kind == kind => Arc::clone(object),
-                // The key was used again, by a file system that has nothing better to tell two inodes apart.
+                // The key was used again, by a file system that has nothing better to tell two
+                // inodes apart.
                 _ => {
                     let named = Named { location: Mutex::new(None), known: Arc::clone(self) };
                     let way = Way::Name(Box::new(named));

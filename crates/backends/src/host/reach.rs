@@ -17,7 +17,8 @@ const DEPTH_MAX: usize = 4096;
 
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A name as the trait promises it. What would leave the directory is refused here too, since staying inside rests on it.
+/// A name as the trait promises it. What would leave the directory is refused here too, since
+/// staying inside rests on it.
 pub(super) fn single(name: &[u8]) -> Result<&[u8]> {
     match name {
         b"" | b"." | b".." => Err(Errno::EINVAL),
@@ -60,7 +61,8 @@ impl HostFs {
         }
     }
 
-    /// Goes up to the first object that is at hand or needs no name, then down again, checking each step.
+    /// Goes up to the first object that is at hand or needs no name, then down again, checking each
+    /// step.
     fn walk_to(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
         let mut down = Vec::new();
         let mut at = Arc::clone(object);
@@ -100,14 +102,16 @@ impl HostFs {
         self.with_room(|| retry(|| rustix::fs::openat(&dir, name, PLACE, Mode::empty())))
     }
 
-    /// Opens anew what a descriptor leads to, through its link in `/proc`. The caller made sure that opening it waits for nobody.
+    /// Opens anew what a descriptor leads to, through its link in `/proc`. The caller made sure
+    /// that opening it waits for nobody.
     pub(super) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
         let link = DecInt::from_fd(fd);
         let flags = flags | OFlags::CLOEXEC;
         retry(|| rustix::fs::openat(&self.proc_fds, link.as_c_str(), flags, Mode::empty()))
     }
 
-    /// Does something that needs a new descriptor. If the process has none left, kept ones make room, and it tries again.
+    /// Does something that needs a new descriptor. If the process has none left, kept ones make
+    /// room, and it tries again.
     pub(super) fn with_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         loop {
             match attempt() {
@@ -132,7 +136,8 @@ impl HostFs {
     ) -> (Entry<Node>, Arc<Object>) {
         let Identity { key, attr, handle } = identity;
         let by_handle = match (&self.mount, handle) {
-            // Another mount may be read-only or differ otherwise: its handles would open here, on ours.
+            // Another mount may be read-only or differ otherwise: its handles would open here, on
+            // ours.
             (Some((_, mount)), Some((handle, on))) if *mount == on => Some(handle),
             _ => None,
         };

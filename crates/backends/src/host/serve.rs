@@ -1,4 +1,5 @@
-//! The backend trait of a host directory: each method finds the descriptor and calls the part that does it.
+//! The backend trait of a host directory: each method finds the descriptor and calls the part that
+//! does it.
 
 use std::ops::ControlFlow;
 

@@ -1,9 +1,10 @@
 //! What an object of the host is: attributes and identity.
 //!
 //! # Identity
-//! The key of an inode is its number and a tag. Where the file system makes handles, the tag is a hash of the device and the handle, in
-//! which a generation tells apart two inodes that had one number after the other. Elsewhere it is a hash of the device and the
-//! time of birth, which does the same as long as the clock does not stand still between them.
+//! The key of an inode is its number and a tag. Where the file system makes handles, the tag is a
+//! hash of the device and the handle, in which a generation tells apart two inodes that had one
+//! number after the other. Elsewhere it is a hash of the device and the time of birth, which does
+//! the same as long as the clock does not stand still between them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
@@ -26,7 +27,8 @@ pub(super) fn identify(fd: impl AsFd) -> Result<Identity> {
     let raw = statx(&fd)?;
     let attr = attr_of(&raw)?;
     let handle = sys::name_to_handle(&fd).ok();
-    // The default hasher starts the same each time, so a key means the same for the life of the process.
+    // The default hasher starts the same each time, so a key means the same for the life of the
+    // process.
     let mut tag = DefaultHasher::new();
     (raw.stx_dev_major, raw.stx_dev_minor).hash(&mut tag);
     match &handle {

@@ -1,9 +1,11 @@
 //! The bytes of one regular file: a size and a sparse map of pages.
 //!
 //! # Invariants
-//! - A page that is absent reads as zeros and is a hole. A page that is present but reserved (`None`) reads as zeros, counts as
-//!   used, and is a hole too: it is the promise of `fallocate` without the memory.
-//! - Bytes of the last page behind the size are zero, so a file may grow without a look at its pages.
+//! - A page that is absent reads as zeros and is a hole. A page that is present but reserved
+//!   (`None`) reads as zeros, counts as used, and is a hole too: it is the promise of `fallocate`
+//!   without the memory.
+//! - Bytes of the last page behind the size are zero, so a file may grow without a look at its
+//!   pages.
 //! - Each page in the map was counted in `Space`, and is given back when it leaves.
 
 use std::collections::BTreeMap;
@@ -27,7 +29,8 @@ pub(super) struct Content {
     space: Arc<Space>,
 }
 
-/// The pieces of `offset..offset + len`, one for each page it touches: page number and the range within.
+/// The pieces of `offset..offset + len`, one for each page it touches: page number and the range
+/// within.
 fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
     let end = offset + len;
     let mut at = offset;
@@ -70,7 +73,8 @@ impl Content {
         done
     }
 
-    /// Writes what fits; answers with less than asked only when space or the largest size ends, and then with at least 1.
+    /// Writes what fits; answers with less than asked only when space or the largest size ends, and
+    /// then with at least 1.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
@@ -130,7 +134,8 @@ impl Content {
         self.zero(range);
     }
 
-    /// Fills a range with zeros where it has pages; whole pages stay reserved, without their memory.
+    /// Fills a range with zeros where it has pages; whole pages stay reserved, without their
+    /// memory.
     pub(super) fn zero(&mut self, range: Range<u64>) {
         for (&page, bytes) in self.pages.range_mut(range.start / PAGE..range.end.div_ceil(PAGE)) {
             let from = range.start.saturating_sub(page * PAGE) as usize;

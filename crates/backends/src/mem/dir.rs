@@ -1,13 +1,14 @@
 //! The entries of one directory.
 //!
 //! # Cookies
-//! Each entry has a number that grows with every insertion and is never used twice: the cookie by which a listing goes on
-//! behind it. So a reader sees an entry that is there all the time exactly once, whatever else comes and goes. A rename onto
-//! a name keeps that name's cookie: the name was there all the time.
+//! Each entry has a number that grows with every insertion and is never used twice: the cookie by
+//! which a listing goes on behind it. So a reader sees an entry that is there all the time exactly
+//! once, whatever else comes and goes. A rename onto a name keeps that name's cookie: the name was
+//! there all the time.
 //!
 //! # Removal
-//! [`Population`] counts the entries in a word of its own, so that `rmdir` decides without the directory's lock: it turns 0 into
-//! REMOVED, and from then on nobody can add an entry.
+//! [`Population`] counts the entries in a word of its own, so that `rmdir` decides without the
+//! directory's lock: it turns 0 into REMOVED, and from then on nobody can add an entry.
 //!
 //! | from | to | who |
 //! |---|---|---|
@@ -60,7 +61,8 @@ impl Directory {
         *lock(&self.parent) = Arc::downgrade(parent);
     }
 
-    /// Copies up to `max` entries behind `cookie`, so that the caller can look at them without the lock.
+    /// Copies up to `max` entries behind `cookie`, so that the caller can look at them without the
+    /// lock.
     pub(super) fn batch(&self, cookie: u64, max: usize) -> Vec<(u64, Slot)> {
         let entries = read(&self.entries);
         let behind = entries.by_cookie.range((Excluded(cookie), Unbounded));
@@ -75,7 +77,8 @@ pub(super) struct Population(AtomicU64);
 impl Population {
     const REMOVED: u64 = u64::MAX;
 
-    /// Refuses with `ENOENT` if the directory was removed. Relaxed: the word orders nothing but itself.
+    /// Refuses with `ENOENT` if the directory was removed. Relaxed: the word orders nothing but
+    /// itself.
     fn add(&self) -> Result<()> {
         let grow = |n: u64| (n != Population::REMOVED).then(|| n + 1);
         self.0.fetch_update(Relaxed, Relaxed, grow).map(drop).map_err(|_| Errno::ENOENT)

@@ -69,7 +69,8 @@ impl Inode {
         Inode::with_number(ino, birth, Body::Directory(Directory::new(Weak::new())), space)
     }
 
-    /// A new inode, counted, with the names it will have: two for a directory, one for anything else.
+    /// A new inode, counted, with the names it will have: two for a directory, one for anything
+    /// else.
     pub(super) fn new(birth: Birth, body: Body, space: &Arc<Space>) -> Result<Arc<Inode>> {
         Ok(Inode::with_number(space.take_inode()?, birth, body, space))
     }
@@ -103,7 +104,8 @@ impl Inode {
         }
     }
 
-    /// The content of a regular file; `EISDIR` for a directory and `EINVAL` for the rest, as the system calls say.
+    /// The content of a regular file; `EISDIR` for a directory and `EINVAL` for the rest, as the
+    /// system calls say.
     pub(super) fn content(&self) -> Result<&RwLock<Content>> {
         match &self.body {
             Body::Regular(content) => Ok(content),
@@ -142,8 +144,8 @@ impl Inode {
         }
     }
 
-    /// Size, owner, permission bits, times: the one step that can fail comes first, and a change of owner before the bits,
-    /// since it clears some that the same call may set again.
+    /// Size, owner, permission bits, times: the one step that can fail comes first, and a change of
+    /// owner before the bits, since it clears some that the same call may set again.
     pub(super) fn set_attr(&self, cx: &Context, change: &SetAttr) -> Result<()> {
         if *change == SetAttr::default() {
             return Ok(());
@@ -194,7 +196,8 @@ impl Inode {
         write(&self.meta).ctime = Timestamp::now();
     }
 
-    /// Content or entries were read: a new access time where the old one would mislead, so most reads store nothing.
+    /// Content or entries were read: a new access time where the old one would mislead, so most
+    /// reads store nothing.
     pub(super) fn touch_accessed(&self) {
         let now = Timestamp::now();
         let misleads = |meta: &Meta| {
@@ -207,7 +210,8 @@ impl Inode {
         }
     }
 
-    /// One more name; refused for an inode that has lost its last one, and past what a count can say.
+    /// One more name; refused for an inode that has lost its last one, and past what a count can
+    /// say.
     pub(super) fn add_link(&self) -> Result<()> {
         let mut meta = write(&self.meta);
         if meta.nlink == 0 {
@@ -225,7 +229,8 @@ impl Inode {
         meta.ctime = Timestamp::now();
     }
 
-    /// A directory gained or lost a subdirectory, whose `..` is a name of it, or just an entry (`by` 0).
+    /// A directory gained or lost a subdirectory, whose `..` is a name of it, or just an entry
+    /// (`by` 0).
     pub(super) fn entries_changed(&self, by: i32) {
         let now = Timestamp::now();
         let mut meta = write(&self.meta);
@@ -259,13 +264,15 @@ fn drain(body: &mut Body) -> Vec<Arc<Inode>> {
     }
 }
 
-/// Permission bits after a change of owner: set-uid goes, and set-gid where it means "run as the group".
+/// Permission bits after a change of owner: set-uid goes, and set-gid where it means "run as the
+/// group".
 fn without_privileges(perm: u32) -> u32 {
     let gone = if perm & S_IXGRP != 0 { S_ISUID | S_ISGID } else { S_ISUID };
     perm & !gone
 }
 
-/// Whether the caller may leave set-gid on a file of this group. Who does not tell its groups has decided already.
+/// Whether the caller may leave set-gid on a file of this group. Who does not tell its groups has
+/// decided already.
 pub(super) fn may_set_gid(cx: &Context, gid: u32) -> bool {
     let Some(groups) = &cx.groups else { return true };
     cx.uid == 0 || cx.gid == gid || groups.contains(&gid)

@@ -1,23 +1,26 @@
 //! A file system in memory.
 //!
 //! # Objects
-//! A [`Node`] is one inode: its numbers never change, its attributes stand under one lock, its body (entries, pages, a target)
-//! under another. Directories own their children by count and know their parent weakly, so a node lives as long as a name, an
-//! opening or the core holds it, and its pages go with it. Inode numbers are never used twice.
+//! A [`Node`] is one inode: its numbers never change, its attributes stand under one lock, its body
+//! (entries, pages, a target) under another. Directories own their children by count and know their
+//! parent weakly, so a node lives as long as a name, an opening or the core holds it, and its pages
+//! go with it. Inode numbers are never used twice.
 //!
 //! # Locks
-//! There is no lock for the whole file system but [`MemFs::tree`], which a directory takes to move to another parent. The
-//! order is: `tree` → entries of a directory (of two: the lower inode number first) → content of a file → attributes. No two
-//! locks of the last two kinds are held at once. `rmdir` and a rename onto a directory do not lock the directory that goes: its
-//! number of entries is one atomic word that can be turned from 0 into "removed", and an insertion fails on that word.
+//! There is no lock for the whole file system but `tree`, which a directory takes to move
+//! to another parent. The order is: `tree` → entries of a directory (of two: the lower inode number
+//! first) → content of a file → attributes. No two locks of the last two kinds are held at once.
+//! `rmdir` and a rename onto a directory do not lock the directory that goes: its number of entries
+//! is one atomic word that can be turned from 0 into "removed", and an insertion fails on that
+//! word.
 //!
 //! # Limits
-//! Pages, extended attributes and inodes are counted in [`space::Space`] before they exist, so a client gets `ENOSPC` where the
-//! server would otherwise run out of memory.
+//! Pages, extended attributes and inodes are counted in `space.rs` before they exist, so a
+//! client gets `ENOSPC` where the server would otherwise run out of memory.
 //!
 //! # Permissions
-//! are the front end's: with FUSE the kernel decides. The backend sets owners, set-gid inheritance and the bits that go with a
-//! change of owner.
+//! are the front end's: with FUSE the kernel decides. The backend sets owners, set-gid inheritance
+//! and the bits that go with a change of owner.
 
 mod content;
 mod dir;
@@ -54,7 +57,8 @@ pub struct MemOptions {
 pub struct MemFs {
     root: Node,
     space: Arc<Space>,
-    /// Guards the parent of every directory, so that a path upwards holds still while a directory moves.
+    /// Guards the parent of every directory, so that a path upwards holds still while a directory
+    /// moves.
     tree: Mutex<()>,
 }
 

@@ -9,7 +9,8 @@ use super::inode::{Birth, Body, Inode, inherit};
 use super::{MemFs, Node};
 use crate::locks::{lock, read, write};
 
-/// The entries of the two directories of a rename, which may be one. Locked in the order of inode numbers.
+/// The entries of the two directories of a rename, which may be one. Locked in the order of inode
+/// numbers.
 enum Pair<'a> {
     One(RwLockWriteGuard<'a, Entries>),
     Two { from: RwLockWriteGuard<'a, Entries>, to: RwLockWriteGuard<'a, Entries> },
@@ -134,8 +135,9 @@ impl MemFs {
         if to.name.len() > super::NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        // A directory may change its parent below, so `tree` is held for every move between two directories: which names are
-        // directories is known only later. Within one directory no parent changes.
+        // A directory may change its parent below, so `tree` is held for every move between two
+        // directories: which names are directories is known only later. Within one directory no
+        // parent changes.
         let two = from.dir.0.ino != to.dir.0.ino;
         let _tree = two.then(|| lock(&self.tree));
         let mut pair = Pair::lock(&from.dir.0, &to.dir.0)?;
@@ -162,8 +164,8 @@ fn is_dir(inode: &Inode) -> bool {
     inode.kind == FileType::Directory
 }
 
-/// `EINVAL` if `inode` is `dir` or stands above it: the move would cut a ring off the tree. The caller holds `tree`, or moves
-/// within one directory, which is then neither.
+/// `EINVAL` if `inode` is `dir` or stands above it: the move would cut a ring off the tree. The
+/// caller holds `tree`, or moves within one directory, which is then neither.
 fn check_no_loop(inode: &Arc<Inode>, dir: &Arc<Inode>) -> Result<()> {
     let mut at = Some(Arc::clone(dir));
     while let Some(step) = at {

@@ -9,7 +9,8 @@ use super::{MemOptions, NAME_MAX, PAGE};
 /// Memory assumed when the system does not tell how much it has.
 const FALLBACK_MEMORY_BYTES: u64 = 2 << 30;
 
-/// Counts of pages and inodes with a limit each. All orderings are relaxed: the counts guard no other memory.
+/// Counts of pages and inodes with a limit each. All orderings are relaxed: the counts guard no
+/// other memory.
 #[derive(Debug)]
 pub(super) struct Space {
     pages: Budget,

@@ -1,7 +1,8 @@
 //! Extended attributes of an inode in memory.
 //!
-//! Which caller may see which name space (`trusted.` for the super-user, `user.` by the file's permissions) is the front end's to
-//! decide. The name spaces without a meaning here, and `system.` (access control lists, which nobody would enforce), are refused.
+//! Which caller may see which name space (`trusted.` for the super-user, `user.` by the file's
+//! permissions) is the front end's to decide. The name spaces without a meaning here, and `system.`
+//! (access control lists, which nobody would enforce), are refused.
 
 use std::sync::PoisonError;
 

@@ -123,7 +123,8 @@ pub(crate) fn set_gid_directory<F: FileSystem>(w: &World<F>) {
 
 pub(crate) fn created_as_the_caller<F: FileSystem>(w: &World<F>) {
     let cx = Context { uid: 1234, gid: 5678, groups: Some(vec![]), pid: 0 };
-    // The front end has decided already that the caller may: the root may well be 0755 and another's.
+    // The front end has decided already that the caller may: the root may well be 0755 and
+    // another's.
     let f = w.fs.create(&cx, w.at("f"), 0o644, OpenFlags::WRITE).unwrap().0.attr;
     let d = w.fs.mkdir(&cx, w.at("d"), 0o755).unwrap().attr;
     let l = w.fs.symlink(&cx, w.at("l"), b"t").unwrap().attr;

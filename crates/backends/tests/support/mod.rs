@@ -160,7 +160,8 @@ pub(crate) fn absent<T>(result: Result<T>) {
     assert_eq!(result.map(drop), Err(Errno::ENOENT));
 }
 
-/// What asks something of a removed object may hear either: that it is gone, or that it cannot be reached.
+/// What asks something of a removed object may hear either: that it is gone, or that it cannot be
+/// reached.
 pub(crate) fn gone<T>(result: Result<T>) {
     let error = result.map(drop).expect_err("something came of a removed object");
     assert!([Errno::ENOENT, Errno::ESTALE].contains(&error), "{error:?}");

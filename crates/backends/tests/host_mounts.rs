@@ -1,0 +1,155 @@
+//! Mounts above and below the served directory. Each test has a mount namespace of its own, so
+//! nothing is left behind; without the right to make one it says so and passes.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::UnshareFlags;
+use support::{RDWR, World, absent};
+use vfscale::{Context, Errno, FileSystem, OpenFlags, Place, RenameFlags};
+use vfscale_backends::{HostFs, HostOptions};
+
+/// Runs in a thread whose mounts nobody else sees.
+fn private(test: fn(&Path)) {
+    // Removed outside, where nothing is mounted on it and this thread has its rights.
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        #[allow(
+            deprecated,
+            reason = "the flags do not touch the descriptors that the warning is about"
+        )]
+        let unshared = rustix::thread::unshare(UnshareFlags::NEWNS);
+        let own = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        if unshared.is_err() || mount_change("/", own).is_err() {
+            println!("skipped: no right to make a mount namespace");
+            return;
+        }
+        mount_tmpfs(dir.path());
+        test(dir.path());
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+}
+
+fn mount_tmpfs(at: &Path) {
+    mount("tmpfs", at, "tmpfs", MountFlags::empty(), c"size=1m").unwrap();
+}
+
+fn few(file_handles: bool) -> HostOptions {
+    HostOptions { fd_limit: Some(2), file_handles, ..HostOptions::default() }
+}
+
+#[test]
+fn a_mount_over_the_source_changes_nothing() {
+    private(|dir| {
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/f"), "below").unwrap();
+        for file_handles in [true, false] {
+            let w = World::new(HostFs::new(dir, few(file_handles)).unwrap());
+            mount_tmpfs(dir);
+            assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+            for i in 0..5 {
+                w.mkdir(&format!("d{i}"));
+                let sub = w.lookup("sub").unwrap().node;
+                let f = w.lookup_in(&sub, "f").unwrap().node;
+                let handle = w.open(&f, OpenFlags::READ).unwrap();
+                assert_eq!(w.read_handle(&handle), b"below");
+            }
+            assert_eq!(w.names(&w.root).len(), 6);
+            assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+            rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH).unwrap();
+            for i in 0..5 {
+                w.rmdir(&format!("d{i}")).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_mount_below_is_another_file_system() {
+    private(|dir| {
+        let below = dir.join("below");
+        fs::create_dir(&below).unwrap();
+        mount_tmpfs(&below);
+        fs::write(dir.join("f"), "above").unwrap();
+        fs::write(below.join("f"), "below").unwrap();
+        for file_handles in [true, false] {
+            let w = World::new(HostFs::new(dir, few(file_handles)).unwrap());
+            let mounted = w.lookup("below").unwrap();
+            let (above, inner) = (w.lookup("f").unwrap(), w.lookup_in(&mounted.node, "f").unwrap());
+            assert_ne!(above.key, inner.key);
+            for _ in 0..3 {
+                let read = |node| w.read_handle(&w.open(node, OpenFlags::READ).unwrap());
+                assert_eq!(read(&above.node), b"above");
+                assert_eq!(read(&inner.node), b"below");
+                w.lookup("f").unwrap();
+            }
+            let across = w.rename_in((&w.root, "f"), (&mounted.node, "g"), RenameFlags::empty());
+            assert_eq!(across, Err(Errno::EXDEV));
+            let at = Place { dir: &mounted.node, name: b"g" };
+            assert_eq!(w.fs.link(&w.cx, &above.node, at).map(drop), Err(Errno::EXDEV));
+            w.create_in(&mounted.node, "made");
+            fs::remove_file(below.join("made")).unwrap();
+        }
+    });
+}
+
+/// A read-only view of the same file system: a handle from there would open on the writable mount.
+#[test]
+fn a_read_only_view_below_stays_read_only() {
+    private(|dir| {
+        let (data, view) = (dir.join("data"), dir.join("view"));
+        fs::create_dir(&data).unwrap();
+        fs::create_dir(&view).unwrap();
+        fs::write(data.join("f"), "kept").unwrap();
+        rustix::mount::mount_bind(&data, &view).unwrap();
+        let read_only = MountFlags::BIND | MountFlags::RDONLY;
+        rustix::mount::mount_remount(&view, read_only, "").unwrap();
+        let w = World::new(HostFs::new(dir, few(true)).unwrap());
+        let seen = w.lookup("view").unwrap().node;
+        let f = w.lookup_in(&seen, "f").unwrap().node;
+        for _ in 0..3 {
+            assert_eq!(w.open(&f, RDWR).map(drop), Err(Errno::EROFS));
+            let at = Place { dir: &seen, name: b"new" };
+            assert_eq!(w.fs.create(&w.cx, at, 0o644, RDWR).map(drop), Err(Errno::EROFS));
+            w.lookup("data").unwrap();
+            w.mkdir_in(&w.lookup("data").unwrap().node, "d");
+            fs::remove_dir(data.join("d")).unwrap();
+        }
+        assert_eq!(fs::read(data.join("f")).unwrap(), b"kept");
+    });
+}
+
+/// An ordinary user serves its own directory: no handles, no other identities, and what it may not
+/// stays refused.
+#[test]
+fn an_ordinary_user_serves_what_it_may() {
+    private(|dir| {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(65_534), rustix::fs::Gid::from_raw(65_534));
+        let own = dir.join("own");
+        fs::create_dir(&own).unwrap();
+        rustix::fs::chown(&own, Some(uid), Some(gid)).unwrap();
+        fs::write(own.join("foreign"), "secret").unwrap();
+        rustix::fs::chmod(own.join("foreign"), rustix::fs::Mode::RUSR).unwrap();
+        // This thread alone; the test ends with it.
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        let w = World::new(HostFs::new(&own, few(true)).unwrap());
+        assert!(!w.fs.uses_file_handles());
+        let cx = Context { uid: 0, gid: 0, groups: None, pid: 0 };
+        let (made, handle) = w.fs.create(&cx, w.at("f"), 0o640, RDWR).unwrap();
+        assert_eq!((made.attr.uid, made.attr.gid), (65_534, 65_534));
+        w.write(&handle, 0, b"mine");
+        drop(handle);
+        for i in 0..4 {
+            w.mkdir(&format!("d{i}"));
+        }
+        assert_eq!(w.content("f"), b"mine");
+        let foreign = w.lookup("foreign").unwrap().node;
+        assert_eq!(w.open(&foreign, OpenFlags::READ).map(drop), Err(Errno::EACCES));
+        absent(w.lookup("none"));
+    });
+}
