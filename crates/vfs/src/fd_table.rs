@@ -8,9 +8,9 @@
 //! Slots stand in blocks that double in size and never move, so growing disturbs no reader and copies nothing. Installing and
 //! closing go through one lock, which knows the lowest free number.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use vfscale_sync::{AtomicId, Ordering, rcu};
+use vfscale_sync::{AtomicId, Ordering, QRwLock, QRwLockWriteGuard, rcu};
 
 use crate::file::{File, OpenFile};
 use crate::{Errno, Result};
@@ -23,7 +23,7 @@ const BLOCKS: usize = 26;
 pub struct FdTable {
     blocks: [OnceLock<Box<[AtomicId<File>]>>; BLOCKS],
     limit: u32,
-    free: Mutex<FreeNumbers>,
+    free: QRwLock<FreeNumbers>,
 }
 
 /// Which numbers are free. A bit per number, and where to begin looking.
@@ -66,7 +66,11 @@ impl FdTable {
     #[must_use]
     pub fn new(limit: u32) -> FdTable {
         let limit = limit.min(FIRST_BLOCK << (BLOCKS - 1));
-        FdTable { blocks: [const { OnceLock::new() }; BLOCKS], limit, free: Mutex::default() }
+        FdTable {
+            blocks: [const { OnceLock::new() }; BLOCKS],
+            limit,
+            free: QRwLock::new(FreeNumbers::default()),
+        }
     }
 
     /// The block of `fd`, its size and the place in it.
@@ -82,8 +86,8 @@ impl FdTable {
         self.blocks.get(block)?.get()?.get(index as usize)
     }
 
-    fn free(&self) -> MutexGuard<'_, FreeNumbers> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free(&self) -> QRwLockWriteGuard<'_, FreeNumbers> {
+        self.free.write()
     }
 
     /// Gives `file` the lowest free number (`fd_install`).

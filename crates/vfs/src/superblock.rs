@@ -3,13 +3,15 @@
 //! Superblocks live in a pool like dentries and inodes, so that a dentry names its superblock by a 32-bit id and writes no shared
 //! count. One is given back when its mount is gone and the last of its names and inodes has followed.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use vfscale_sync::{Id, IdList, ListBatch, Pool, Slot, rcu, stats::Counters};
+use vfscale_sync::{
+    Id, IdList, ListBatch, Pool, QRwLock, QRwLockWriteGuard, Slot, rcu, stats::Counters,
+};
 
 use crate::dentry::{self, Dentry, OnLru};
 use crate::inode::{self, Inode, OnSuperBlock};
@@ -75,11 +77,11 @@ impl Gauge {
 
 pub(crate) struct SuperBlock {
     /// Unused dentries in rough order of age. Inside a dentry's lock; who holds this one may only *try* for a dentry's.
-    lru: Mutex<IdList<Dentry, OnLru>>,
+    lru: QRwLock<IdList<Dentry, OnLru>>,
     /// All its inodes.
     pub(crate) inodes: ListBatch<Inode, OnSuperBlock>,
     /// Held by whoever changes which directory a directory is in.
-    rename_mutex: Mutex<()>,
+    rename_mutex: QRwLock<()>,
     seed: AtomicU64,
     max_names: AtomicU64,
     counters: Counters<COUNTS>,
@@ -94,9 +96,9 @@ pub(crate) struct SuperBlock {
 impl Slot for SuperBlock {
     fn new() -> Self {
         SuperBlock {
-            lru: Mutex::new(IdList::new(dentry::pool())),
+            lru: QRwLock::new(IdList::new(dentry::pool())),
             inodes: ListBatch::new(inode::pool()),
-            rename_mutex: Mutex::new(()),
+            rename_mutex: QRwLock::new(()),
             seed: AtomicU64::new(0),
             max_names: AtomicU64::new(0),
             counters: Counters::new(),
@@ -143,12 +145,12 @@ impl SuperBlock {
         FoldHasher::with_seed(key, SharedSeed::global_random())
     }
 
-    pub(crate) fn lru(&self) -> MutexGuard<'_, IdList<Dentry, OnLru>> {
-        self.lru.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lru(&self) -> QRwLockWriteGuard<'_, IdList<Dentry, OnLru>> {
+        self.lru.write()
     }
 
-    pub(crate) fn rename_mutex(&self) -> MutexGuard<'_, ()> {
-        self.rename_mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn rename_mutex(&self) -> QRwLockWriteGuard<'_, ()> {
+        self.rename_mutex.write()
     }
 
     pub(crate) fn max_names(&self) -> u64 {

@@ -272,7 +272,7 @@ fn compare(vfs: &Vfs<MemFs>, model: &Model) {
     assert_eq!(seen, model.tree.len());
     for absent in ["/a", "/b", "/c", "/a/a", "/a/b", "/b/a", "/c/c"] {
         let through_link = matches!(model.tree.get(&absent[..2]), Some(Thing::Link(_)));
-        if !model.tree.contains_key(absent) && !(through_link && absent.len() > 2) {
+        if !(model.tree.contains_key(absent) || through_link && absent.len() > 2) {
             assert!(vfs.lstat(&CX, absent.as_bytes()).is_err(), "{absent}");
         }
     }

@@ -6,10 +6,9 @@
 //!
 //! The directory lock is held shared meanwhile, so that no name of the directory is made or removed beside us.
 
-use std::sync::MutexGuard;
 use std::time::Duration;
 
-use vfscale_sync::{FindOrInsert, Id, rcu};
+use vfscale_sync::{FindOrInsert, Id, QRwLockWriteGuard, rcu};
 
 use super::{Key, alloc, index, is_below, lru, rename, unhash};
 use crate::dentry::{Birth, DentryRef};
@@ -47,7 +46,7 @@ pub(crate) fn lookup(
     let dir_inode = dir.inode().ok_or(Errno::ENOENT)?;
     let key = Key::new(superblock, dir.id(), name);
     // Held from the moment it turns out that a directory has moved behind our back.
-    let mut moves: Option<MutexGuard<'_, ()>> = None;
+    let mut moves: Option<QRwLockWriteGuard<'_, ()>> = None;
     loop {
         lru::make_room(superblock);
         let shared = dir_inode.0.dir_lock().read();

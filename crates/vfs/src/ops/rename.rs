@@ -6,8 +6,6 @@
 //! rules. No two threads can then wait for each other: whoever holds two directory locks without the mutex holds a parent and a child
 //! of it, in that order.
 
-use std::sync::MutexGuard;
-
 use vfscale_sync::{QRwLockWriteGuard, rcu};
 
 use crate::dcache::{self, Key};
@@ -25,7 +23,7 @@ struct Dir<'a> {
 /// Both directories of a rename, held exclusively in the one order that cannot deadlock.
 struct DirLocks<'a> {
     _dirs: (QRwLockWriteGuard<'a, ()>, Option<QRwLockWriteGuard<'a, ()>>),
-    _moves: Option<MutexGuard<'a, ()>>,
+    _moves: Option<QRwLockWriteGuard<'a, ()>>,
 }
 
 impl<'a> DirLocks<'a> {

@@ -38,36 +38,55 @@ pub struct Walked {
 /// The components of a path that are still to go, without empty ones and `.`.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
+    /// Ends in a component, if it is not empty.
     path: &'a [u8],
+    /// A `/` or `/.` follows the last component: it must be a directory.
+    slash: bool,
 }
 
 impl<'a> Rest<'a> {
-    fn new(path: &'a [u8]) -> Rest<'a> {
-        Rest { path }
+    /// # Errors
+    /// `ENAMETOOLONG` for more than [`name::PATH_MAX`] bytes, `EINVAL` for a NUL.
+    fn new(path: &'a [u8]) -> Result<Rest<'a>> {
+        if path.len() > name::PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if path.contains(&0) {
+            return Err(Errno::EINVAL);
+        }
+        let mut end = path;
+        loop {
+            end = match end {
+                [before @ .., b'/'] => before,
+                [before @ .., b'/', b'.'] => before,
+                [b'.'] => &[],
+                _ => break,
+            };
+        }
+        Ok(Rest { path: end, slash: end.len() < path.len() })
     }
 
     /// The next component, and whether it is the last one.
     #[inline]
-    fn next(&mut self) -> Option<(&'a [u8], bool)> {
+    fn next(&mut self) -> Result<Option<(&'a [u8], bool)>> {
         loop {
-            let start = self.path.iter().position(|&b| b != b'/')?;
+            let Some(start) = self.path.iter().position(|&b| b != b'/') else { return Ok(None) };
             let path = &self.path[start..];
             let end = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
+            let name = &path[..end];
             self.path = &path[end..];
-            if &path[..end] != b"." {
-                return Some((&path[..end], self.is_done()));
+            if name.len() > name::NAME_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            if name != b"." {
+                return Ok(Some((name, self.path.is_empty())));
             }
         }
     }
 
-    /// Nothing but slashes and dots left?
-    fn is_done(&self) -> bool {
-        self.path.split(|&b| b == b'/').all(|part| part.is_empty() || part == b".")
-    }
-
-    /// What is left asks for a directory: `/` or `/.` after the last component.
+    /// The component just taken must be a directory.
     fn wants_directory(&self) -> bool {
-        !self.path.is_empty()
+        self.slash || !self.path.is_empty()
     }
 }
 
@@ -100,17 +119,13 @@ impl<F: FileSystem> Vfs<F> {
         path: &[u8],
         flags: WalkFlags,
     ) -> Result<Walked> {
-        if path.len() > name::PATH_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
+        let rest = Rest::new(path)?;
         let root = self.root();
         let base = if path.first() == Some(&b'/') { &root } else { base };
-        let dentry = match self.walk_rcu(cx, &root, base, path, flags)? {
+        let dentry = match self.walk_rcu(cx, &root, base, rest, flags)? {
             rcu_walk::End::Arrived(dentry) => dentry,
             rcu_walk::End::Unlazy(at, rest) => self.walk_ref(cx, &root, at, rest, flags)?,
-            rcu_walk::End::Again => {
-                self.walk_ref(cx, &root, base.clone(), Rest::new(path), flags)?
-            }
+            rcu_walk::End::Again => self.walk_ref(cx, &root, base.clone(), rest, flags)?,
         };
         let inode = dentry.inode().ok_or(Errno::ENOENT)?;
         if flags.contains(WalkFlags::DIRECTORY) && inode.kind() != FileType::Directory {
@@ -172,13 +187,10 @@ mod tests {
     use super::*;
 
     fn parts(path: &str) -> (Vec<(&str, bool)>, bool) {
-        let mut rest = Rest::new(path.as_bytes());
+        let mut rest = Rest::new(path.as_bytes()).unwrap();
         let mut parts = Vec::new();
-        while let Some((name, last)) = rest.next() {
+        while let Some((name, last)) = rest.next().unwrap() {
             parts.push((std::str::from_utf8(name).unwrap(), last));
-            if last {
-                break;
-            }
         }
         (parts, rest.wants_directory())
     }
@@ -188,6 +200,11 @@ mod tests {
         assert_eq!(parts("a/b"), (vec![("a", false), ("b", true)], false));
         assert_eq!(parts("//a///b//"), (vec![("a", false), ("b", true)], true));
         assert_eq!(parts("./a/./b/."), (vec![("a", false), ("b", true)], true));
+        assert_eq!(
+            parts("a..b/.c/..."),
+            (vec![("a..b", false), (".c", false), ("...", true)], false)
+        );
+        assert_eq!(parts("."), (vec![], true));
         assert_eq!(parts(".."), (vec![("..", true)], false));
         assert_eq!(parts(""), (vec![], false));
         assert_eq!(parts("/"), (vec![], true));

@@ -11,7 +11,7 @@ use super::{Rest, WalkFlags, may_search};
 use crate::dcache::{self, Key};
 use crate::dentry::{Dentry, DentryRef};
 use crate::superblock::Count;
-use crate::{Attr, Context, Errno, FileSystem, FileType, Result, Vfs, inode, name};
+use crate::{Attr, Context, Errno, FileSystem, FileType, Result, Vfs, inode};
 
 /// How an rcu-walk ended.
 pub(super) enum End<'p> {
@@ -62,7 +62,7 @@ impl<F: FileSystem> Vfs<F> {
         cx: &Context,
         root: &DentryRef,
         base: &DentryRef,
-        path: &'p [u8],
+        path: Rest<'p>,
         flags: WalkFlags,
     ) -> Result<End<'p>> {
         let guard = rcu::pin();
@@ -83,9 +83,7 @@ impl<F: FileSystem> Vfs<F> {
         path: &[u8],
         flags: WalkFlags,
     ) -> Result<Option<Attr>> {
-        if path.len() > name::PATH_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
+        let path = Rest::new(path)?;
         let guard = rcu::pin();
         let Some(root) = self.root_ref() else { return Ok(None) };
         let Steps::End(place) =
@@ -104,17 +102,16 @@ impl<F: FileSystem> Vfs<F> {
         cx: &Context,
         root: Id<Dentry>,
         base: Place<'g>,
-        path: &'p [u8],
+        mut rest: Rest<'p>,
         flags: WalkFlags,
         guard: &'g rcu::Guard,
     ) -> Result<Steps<'g, 'p>> {
         let superblock = self.superblock();
         let mut at = base;
-        let mut rest = Rest::new(path);
         let mut taken = 0;
         let steps = loop {
             let here = rest;
-            let Some((name, last)) = rest.next() else { break Steps::End(at) };
+            let Some((name, last)) = rest.next()? else { break Steps::End(at) };
             if at.dentry.kind() != Some(FileType::Directory) {
                 if at.changed() {
                     break Steps::Changed;
@@ -146,7 +143,6 @@ impl<F: FileSystem> Vfs<F> {
                 }
                 continue;
             }
-            name::check(name)?;
             let Some(hit) = dcache::find(Key::new(superblock, at.id, name), guard) else {
                 break Steps::Stop(at, here);
             };

@@ -3,7 +3,7 @@
 use super::{MAX_LINKS, Rest, WalkFlags, may_search};
 use crate::dentry::DentryRef;
 use crate::inode::InodeRef;
-use crate::{Context, Errno, FileSystem, FileType, Result, Vfs, name};
+use crate::{Context, Errno, FileSystem, FileType, Result, Vfs};
 
 impl<F: FileSystem> Vfs<F> {
     pub(super) fn walk_ref(
@@ -15,18 +15,18 @@ impl<F: FileSystem> Vfs<F> {
         flags: WalkFlags,
     ) -> Result<DentryRef> {
         let mut at = start;
-        let mut path = rest.path.to_vec();
+        // What a link puts in front of the rest; the first rest needs none.
+        let mut path;
+        let mut rest = rest;
         let mut links = 0;
         'path: loop {
-            let mut rest = Rest::new(&path);
-            while let Some((name, last)) = rest.next() {
+            while let Some((name, last)) = rest.next()? {
                 let dir = self.dir_inode(&at)?;
                 self.check_search(cx, &dir)?;
                 if name == b".." {
                     at = if at == *root { at } else { self.parent(&at) };
                     continue;
                 }
-                name::check(name)?;
                 let found = self.lookup(cx, &at, name)?;
                 let wants_directory = rest.wants_directory();
                 let stays = last && !wants_directory && flags.contains(WalkFlags::NOFOLLOW);
@@ -42,8 +42,10 @@ impl<F: FileSystem> Vfs<F> {
                     if target.first() == Some(&b'/') {
                         at = root.clone();
                     }
-                    // What is left keeps its leading slash, and with it the wish for a directory.
-                    path = [&target, rest.path].concat();
+                    // What is left begins with a slash; a wish for a directory at its end is put back.
+                    let end: &[u8] = if rest.slash { b"/" } else { b"" };
+                    path = [&target, rest.path, end].concat();
+                    rest = Rest::new(&path)?;
                     continue 'path;
                 }
                 if wants_directory && found.inode.kind() != FileType::Directory {
