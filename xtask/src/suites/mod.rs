@@ -234,7 +234,7 @@ impl Drop for Scratch {
 /// Ordinary users take part in some suites, so the directory is open to them.
 fn scratch_dir(parent: Option<&Path>) -> Outcome<Scratch> {
     let parent = std::path::absolute(parent.unwrap_or(&std::env::temp_dir()))?;
-    let path = parent.join(format!("vfscale-suites-{}", std::process::id()));
+    let path = parent.join(format!("vfscale-{}", std::process::id()));
     std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let scratch = Scratch { path, keep: false };
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;

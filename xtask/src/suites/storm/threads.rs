@@ -59,10 +59,11 @@ pub(super) fn run(threads: usize, how_long: Duration) -> Outcome<Report> {
                 })
             })
             .collect();
-        let reports = workers.into_iter().map(|worker| worker.join().expect("a worker")).collect();
+        let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        // Before a worker's panic goes on: the scope waits for this thread too.
         over.store(true, Ordering::Relaxed);
         forgetting.join().expect("the forgetting thread");
-        reports
+        ends.into_iter().map(|end| end.expect("a worker")).collect()
     });
     let mut all = Report::default();
     for report in reports {
