@@ -53,7 +53,7 @@ pub trait Slot: Send + Sync + Sized + 'static {
 /// How many ids move between a thread's list and the shared one at a time, and how many slots are made at a time.
 const BATCH: usize = if cfg!(any(shuttle, miri)) { 4 } else { 64 };
 /// Thread numbers beyond this use the shared list.
-const CACHES: usize = 64;
+const CACHES: usize = if cfg!(shuttle) { 1 } else { 64 };
 /// The largest step in which memory is committed.
 const STEP: usize = 2 << 20;
 

@@ -37,6 +37,7 @@ impl Region {
     }
 
     /// A range whose `len` bytes are all zero and usable.
+    #[cfg(not(shuttle))]
     pub(crate) fn zeroed(len: usize) -> Option<Region> {
         let mut region = Region::reserve(len)?;
         region.commit(region.len).then_some(region)
