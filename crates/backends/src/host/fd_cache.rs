@@ -152,13 +152,6 @@ impl FdCache {
         }
     }
 
-    /// Takes the descriptor from an object whose name went, so that the host can free what it
-    /// refers to.
-    pub(super) fn release(object: &Object) {
-        // The slot stays and is found free by the next sweep.
-        drop(object.fds.take());
-    }
-
     /// Gives up about a quarter of all descriptors, for a caller that ran into the process limit.
     /// Answers with the number.
     pub(super) fn relieve(&self) -> usize {

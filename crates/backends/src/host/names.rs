@@ -7,7 +7,6 @@ use rustix::fs::{AtFlags, Mode};
 use rustix::path::DecInt;
 use vfscale::{Attr, Context, Entry, Errno, FileType, Place, RenameFlags, Result};
 
-use super::fd_cache::FdCache;
 use super::node::Object;
 use super::reach::single;
 use super::{HostFs, Node, retry, stat};
@@ -99,8 +98,9 @@ impl HostFs {
         self.writable()?;
         let name = single(at.name)?;
         let dir = self.place(&at.dir.0)?;
+        self.hold(object);
         retry(|| rustix::fs::unlinkat(&*dir, name, flags))?;
-        self.lost_name(object, at);
+        object.lost(&at.dir.0, at.name);
         Ok(())
     }
 
@@ -118,6 +118,9 @@ impl HostFs {
         }
         let (old, new) = (single(from.name)?, single(to.name)?);
         let (old_dir, new_dir) = (self.place(&from.dir.0)?, self.place(&to.dir.0)?);
+        if let Some(replaced) = replaced {
+            self.hold(replaced);
+        }
         // The bits are Linux's own. Which of them go together and which the host's file system can
         // do, the host says.
         let host = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
@@ -128,17 +131,18 @@ impl HostFs {
             Some(replaced) if flags.contains(RenameFlags::EXCHANGE) => {
                 replaced.moved_to(&from.dir.0, from.name);
             }
-            Some(replaced) => self.lost_name(replaced, to),
+            Some(replaced) => replaced.lost(&to.dir.0, to.name),
             None => {}
         }
         moved.moved_to(&to.dir.0, to.name);
         Ok(())
     }
 
-    /// If it was the last name, the host can free what it meant as soon as we hold no descriptor of
-    /// it.
-    fn lost_name(&self, object: &Object, at: Place<'_, Node>) {
-        object.lost(&at.dir.0, at.name);
-        FdCache::release(object);
+    /// Keeps a descriptor of what is about to lose a name, maybe its last one. Somebody may have
+    /// looked that name up already and be about to open it: as on the host, that opens what the
+    /// name meant. The descriptor goes with the object, which the core drops once nobody knows it.
+    fn hold(&self, object: &Arc<Object>) {
+        // Without one the removal is as right, and the latecomer hears `ESTALE`.
+        let _ = self.place(object);
     }
 }
