@@ -1,1 +1,59 @@
-fn main() {}
+//! The `vfscale` command: run a program in a mount, mount, unmount, inspect, and walk a tree without mounting.
+//!
+//! Standard output belongs to what a command was asked for; everything about the run itself goes to standard error, each message
+//! in a line that starts with `vfscale: `.
+
+mod args;
+mod error;
+mod exec;
+mod mount;
+mod mountinfo;
+mod place;
+mod session;
+mod source;
+mod stat;
+mod summary;
+mod sys;
+mod umount;
+mod walk;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use args::{Cli, Command, Refused};
+
+fn main() -> ExitCode {
+    let cli = match args::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(Refused::Asked(help)) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(Refused::Wrong(text)) => {
+            say(&text);
+            return ExitCode::from(2);
+        }
+    };
+    match run(&cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            say(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<u8, error::CliError> {
+    match &cli.command {
+        Command::Exec(args) => exec::run(args),
+        Command::Mount(args) => mount::run(args),
+        Command::Umount(args) => umount::run(args),
+        Command::Stat(args) => stat::run(args),
+        Command::Walk(args) => walk::run(args),
+    }
+}
+
+/// Prints a message to standard error. A closed standard error is no reason to stop.
+pub(crate) fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "vfscale: {message}");
+}

@@ -1,0 +1,161 @@
+//! `vfscale exec SRC -- CMD...`: a mount that lives as long as one command.
+//!
+//! # Where the mount is
+//! A directory is covered by its own mount, inside a private mount namespace that only this process and the command see. So
+//! nothing temporary is needed, and absolute paths into SRC go through the mount too. The backend has opened SRC before and works
+//! from that descriptor, below the mount. `mem:` has no directory of its own and gets a temporary one.
+//!
+//! # Signals
+//! Ctrl-C goes from the terminal to the whole foreground group: the command has it already, and we wait for what it makes of it.
+//! A signal that a process sent to us alone is passed on to the command. Either way the mount goes away after the command has.
+//!
+//! # Exit code
+//! The command's; 128+N if signal N ended it; 127 if it was not found, 126 if it cannot run (as `env`, `nohup` and shells have it).
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::args::ExecArgs;
+use crate::error::{CliError, reason};
+use crate::place::{self, TemporaryPlace};
+use crate::session::{Plan, SeenBy, Serving, check_fuse_device};
+use crate::source::Source;
+use crate::summary::{JsonFile, Outcome};
+use crate::sys::{self, Inherited};
+use crate::umount::Unmounted;
+
+/// The command was not found.
+const NOT_FOUND: u8 = 127;
+/// The command was found and cannot run.
+const CANNOT_RUN: u8 = 126;
+
+/// Runs the command, and answers with its exit code.
+///
+/// # Errors
+/// If the mount cannot be set up or taken down.
+pub(crate) fn run(args: &ExecArgs) -> Result<u8, CliError> {
+    let source = Source::parse(&args.source)?;
+    if let Source::Host { given, path } = &source {
+        place::refuse_root(given, path)?;
+    }
+    let plan = Plan::new(source, &args.serve, SeenBy::CommandAlone)?;
+    check_fuse_device()?;
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
+
+    // The order matters: limits, signal mask and namespace are set while this is the only thread, and the others inherit them.
+    let inherited = Inherited::capture();
+    inherited.raise_open_files();
+    sys::block_signals();
+    enter_private_mounts()?;
+
+    let temporary = match plan.source() {
+        Source::Host { .. } => None,
+        Source::Mem => Some(TemporaryPlace::create()?),
+    };
+    let place = match (plan.source(), &temporary) {
+        (Source::Host { path, .. }, _) => path.clone(),
+        (Source::Mem, Some(temporary)) => temporary.path().to_owned(),
+        (Source::Mem, None) => unreachable!("`mem:` got its place above"),
+    };
+    plan.serve(&place, |session| {
+        let ended = start(&args.command, &place, &inherited).and_then(wait);
+        finish(session, ended, args, json)
+    })
+}
+
+fn enter_private_mounts() -> Result<(), CliError> {
+    sys::private_mounts().map_err(|error| {
+        let what = "a private mount namespace needs root (CAP_SYS_ADMIN)";
+        match error.kind() {
+            ErrorKind::PermissionDenied => CliError::NotPermitted(what.to_owned()),
+            _ => CliError::Other(format!("no private mount namespace: {}", reason(&error))),
+        }
+    })
+}
+
+/// Starts the command in the mount.
+fn start(command: &[OsString], place: &Path, inherited: &Inherited) -> io::Result<Child> {
+    // `required` in the argument's definition: there is a first word.
+    let (program, rest) = command.split_first().expect("the command line demands a command");
+    let mut command = Command::new(program);
+    // PWD tells programs under which name they know their directory; a stale one would lead them around the mount.
+    command.args(rest).current_dir(place).env("PWD", place);
+    inherited.restore_in(&mut command);
+    command.spawn()
+}
+
+/// Waits for the command, and passes signals on to it.
+fn wait(mut child: Child) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        // SIGCHLD stays pending while it is blocked, so an end between the check and this sleep is not missed.
+        let Some(taken) = sys::wait_signal(Duration::from_secs(3600)) else { continue };
+        if taken.signal != libc::SIGCHLD && taken.from_process {
+            let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            if let (Some(child), Some(signal)) = (child, Signal::from_named_raw(taken.signal)) {
+                // A failure means that the command has just ended, which the next round sees.
+                let _ = kill_process(child, signal);
+            }
+        }
+    }
+}
+
+/// Unmounts, tells what has to be told, and answers with the exit code.
+fn finish(
+    session: &mut dyn Serving,
+    ended: io::Result<ExitStatus>,
+    args: &ExecArgs,
+    json: Option<JsonFile>,
+) -> Result<u8, CliError> {
+    // While it is mounted the numbers show what was cached; afterwards all are zero.
+    let mut summary = session.summary();
+    let (unmounted, rest) = session.stop()?;
+    if unmounted == Unmounted::Detached {
+        crate::say(
+            "the mount was still in use by a process that the command left behind, and was detached",
+        );
+    }
+    let program = args.command[0].display();
+    let (exit_code, signal) = match &ended {
+        Ok(status) => (code_of(*status), status.signal()),
+        Err(error) => {
+            crate::say(&format!("{program}: {}", reason(error)));
+            let missing = error.kind() == ErrorKind::NotFound;
+            (if missing { NOT_FOUND } else { CANNOT_RUN }, None)
+        }
+    };
+    let detached = unmounted == Unmounted::Detached;
+    summary.outcome = Some(Outcome { exit_code, signal, detached, rest });
+    if ended.is_ok() && !args.quiet {
+        let how = match signal {
+            Some(signal) => format!("ended by signal {signal}"),
+            None => format!("exit code {exit_code}"),
+        };
+        crate::say(&format!(
+            "{program} in {}: {how} after {:.2} s\n{summary}",
+            summary.source, summary.seconds
+        ));
+    }
+    if let Some(Err(error)) = json.map(|json| json.write(&summary)) {
+        crate::say(&error.to_string());
+        // The command's own failure tells more than ours.
+        return Ok(if exit_code == 0 { error.exit_code() } else { exit_code });
+    }
+    Ok(exit_code)
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => 1,
+    }
+}

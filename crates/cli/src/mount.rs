@@ -1,0 +1,72 @@
+//! `vfscale mount SRC MNT`: serve a mount in the foreground until somebody ends it.
+//!
+//! Three ways to the end: Ctrl-C, SIGTERM or SIGHUP to this process, or an unmount from outside. All of them leave nothing behind
+//! and exit with 0. A SIGKILL cannot be caught: the mount stays, dead, until `vfscale umount` removes it.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use crate::args::MountArgs;
+use crate::error::CliError;
+use crate::place;
+use crate::session::{Plan, SeenBy, Serving, check_fuse_device};
+use crate::source::Source;
+use crate::sys::{self, Inherited};
+use crate::umount::Unmounted;
+
+/// How often to look whether somebody else has unmounted.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs the command.
+///
+/// # Errors
+/// If the mount cannot be set up or taken down.
+pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
+    let source = Source::parse(&args.source)?;
+    let place = place::check(&args.mountpoint, &source)?;
+    let plan = Plan::new(source, &args.serve, SeenBy::Everybody)?;
+    check_fuse_device()?;
+
+    Inherited::capture().raise_open_files();
+    // The kernel keeps a blocked signal even if it is ignored, so what `nohup` asked for has to be remembered.
+    let hangup_ends = !sys::is_ignored(libc::SIGHUP);
+    sys::block_signals();
+
+    plan.serve(&place, |session| {
+        let served = session.summary().source;
+        // Scripts wait for this line; that it cannot be written does not matter to the mount.
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "vfscale: {served} is mounted on {}", args.mountpoint.display());
+        let _ = out.flush();
+        serve_until_ended(session, hangup_ends);
+        let (unmounted, rest) = session.stop()?;
+        if unmounted == Unmounted::Detached {
+            crate::say("the mount was still in use and was detached");
+        }
+        if rest.names + rest.inodes + rest.files > 0 {
+            crate::say(&format!(
+                "still held after the unmount: {} names, {} inodes, {} files",
+                rest.names, rest.inodes, rest.files
+            ));
+        }
+        Ok(0)
+    })
+}
+
+fn serve_until_ended(session: &dyn Serving, hangup_ends: bool) {
+    while !session.has_ended() {
+        let Some(taken) = sys::wait_signal(LOOK_EVERY) else { continue };
+        match taken.signal {
+            libc::SIGUSR1 => {
+                let summary = session.summary();
+                crate::say(&format!(
+                    "{} mounted for {:.1} s\n{summary}",
+                    summary.source, summary.seconds
+                ));
+            }
+            libc::SIGINT | libc::SIGTERM | libc::SIGQUIT => return,
+            libc::SIGHUP if hangup_ends => return,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `vfscale umount MNT`, and unmounting in general.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::args::UmountArgs;
+use crate::error::CliError;
+use crate::mountinfo::{self, OUR_TYPE};
+
+/// Runs the command.
+///
+/// # Errors
+/// If MNT is no mount of ours, is in use, or may not be unmounted.
+pub(crate) fn run(args: &UmountArgs) -> Result<u8, CliError> {
+    let given = &args.mountpoint;
+    let path = mountinfo::locate(given).map_err(|error| CliError::io(given, error))?;
+    let mounted = mountinfo::mounted_on(&path).map_err(|error| CliError::io(given, error))?;
+    match mounted {
+        Some(mount) if mount.is_ours() => {}
+        Some(mount) => {
+            return Err(CliError::path(
+                given,
+                format!("a mount of type {}, not {OUR_TYPE}: left alone", mount.kind),
+            ));
+        }
+        None => return Err(CliError::path(given, "not a mount point")),
+    }
+    let flags = if args.lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match unmount(&path, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(0),
+        // Nobody serves a dead mount any more, so nothing is lost by taking it from those who still stand in it.
+        Err(Errno::BUSY) if is_dead(&path) => {
+            unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+                .map_err(|error| failed(given, error))?;
+            Ok(0)
+        }
+        Err(error) => Err(failed(given, error)),
+    }
+}
+
+/// Whether the process that served the mount on `path` is gone.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_err_and(|error| error == Errno::NOTCONN)
+}
+
+fn failed(given: &Path, error: Errno) -> CliError {
+    match error {
+        Errno::BUSY => {
+            CliError::path(given, "in use; `vfscale umount --lazy` detaches it all the same")
+        }
+        Errno::PERM => CliError::path(given, "unmounting needs root (CAP_SYS_ADMIN)"),
+        error => CliError::io(given, error),
+    }
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unmounted {
+    /// Nobody used the mount any more, or somebody else unmounted it.
+    Clean,
+    /// It was taken from processes that still used it; they get errors from now on.
+    Detached,
+}
+
+/// Unmounts our own mount on `path`. One that is in use gets `grace` to become free; then it is detached and its connection
+/// ended, which stops the server threads as well.
+///
+/// # Errors
+/// If the mount stays.
+pub(crate) fn unmount_within(path: &Path, grace: Duration) -> io::Result<Unmounted> {
+    let deadline = Instant::now() + grace;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if !mountinfo::mounted_on(path)?.is_some_and(|mount| mount.is_ours()) {
+            return Ok(Unmounted::Clean);
+        }
+        match unmount(path, UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(Errno::INVAL) => return Ok(Unmounted::Clean),
+            Err(Errno::BUSY) if Instant::now() < deadline => {
+                // A process that has just ended gives up its last file a moment later.
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Err(Errno::BUSY) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
+    Ok(Unmounted::Detached)
+}

@@ -1,0 +1,207 @@
+//! `vfscale mount`, `umount` and `stat`: how a mount begins, answers, and ends.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Daemon, can_mount, is_mounted, run, run_words, scratch, vfscale, wait_until};
+use rustix::process::Signal;
+
+const PROMPTLY: Duration = Duration::from_secs(10);
+
+fn places() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+    let dir = scratch();
+    let root = dir.path().canonicalize().expect("it exists");
+    let (src, mnt) = (root.join("src"), root.join("mnt"));
+    fs::create_dir(&src).expect("made");
+    fs::create_dir(&mnt).expect("made");
+    (dir, src, mnt)
+}
+
+#[test]
+fn serves_a_directory_until_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    for ending in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (_dir, src, mnt) = places();
+        fs::write(src.join("a"), "hello").expect("written");
+        let daemon = Daemon::mount(&src, &mnt, &[]);
+        assert_eq!(fs::read_to_string(mnt.join("a")).expect("read"), "hello");
+        fs::write(mnt.join("b"), "world").expect("written");
+        assert_eq!(fs::read_to_string(src.join("b")).expect("read"), "world");
+        common::signal(&daemon.process, ending);
+        let (code, said) = daemon.finish(PROMPTLY);
+        assert_eq!((code, said.as_str()), (Some(0), ""));
+        assert!(!is_mounted(&mnt));
+    }
+}
+
+#[test]
+fn an_unmount_from_outside_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let daemon = Daemon::mount(&src, &mnt, &[]);
+    run(vfscale().arg("umount").arg(&mnt)).expect_code(0);
+    assert_eq!(daemon.finish(Duration::from_secs(2)).0, Some(0));
+
+    let daemon = Daemon::mount("mem:", &mnt, &[]);
+    rustix::mount::unmount(&mnt, rustix::mount::UnmountFlags::empty()).expect("unmounted");
+    assert_eq!(daemon.finish(Duration::from_secs(2)).0, Some(0));
+    assert!(!is_mounted(&mnt));
+}
+
+#[test]
+fn umount_removes_what_a_killed_daemon_left() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let mut daemon = Daemon::mount(&src, &mnt, &[]);
+    // Somebody stands in the dead mount, which keeps a plain unmount from working.
+    let open = fs::File::open(&mnt).expect("opened");
+    daemon.process.kill().expect("killed");
+    daemon.process.wait().expect("gone");
+    wait_until("the connection is dead", || fs::metadata(&mnt).is_err());
+
+    let place = mnt.to_str().expect("plain");
+    run(vfscale().args(["mount", "mem:", place])).expect_refusal(1, "vfscale umount");
+    run(vfscale().args(["stat", place])).expect_refusal(1, "vfscale umount");
+    run(vfscale().args(["exec", place, "--", "true"])).expect_refusal(1, "vfscale umount");
+    run(vfscale().arg("umount").arg(&mnt)).expect_code(0);
+    assert!(!is_mounted(&mnt));
+    drop(open);
+}
+
+#[test]
+fn umount_refuses_what_is_busy_or_not_ours() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    run(vfscale().arg("umount").arg(&mnt)).expect_refusal(1, "not a mount point");
+    run_words(["umount", "/proc"]).expect_refusal(1, "left alone");
+    assert!(is_mounted(std::path::Path::new("/proc")));
+
+    let daemon = Daemon::mount(&src, &mnt, &[]);
+    let open = fs::File::open(&mnt).expect("opened");
+    run(vfscale().arg("umount").arg(&mnt)).expect_refusal(1, "in use");
+    assert!(is_mounted(&mnt));
+    run(vfscale().args(["umount", "--lazy"]).arg(&mnt)).expect_code(0);
+    assert!(!is_mounted(&mnt));
+    drop(open);
+    assert_eq!(daemon.finish(Duration::from_secs(3)).0, Some(0));
+}
+
+#[test]
+fn a_busy_mount_is_detached_on_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let daemon = Daemon::mount(&src, &mnt, &[]);
+    let open = fs::File::open(&mnt).expect("opened");
+    common::signal(&daemon.process, Signal::TERM);
+    let (code, said) = daemon.finish(PROMPTLY);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("detached"), "{said}");
+    assert!(!is_mounted(&mnt));
+    drop(open);
+}
+
+#[test]
+fn stat_shows_live_numbers() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let daemon = Daemon::mount(&src, &mnt, &["--max-names", "4321"]);
+    for number in 0..50 {
+        fs::write(mnt.join(format!("f{number}")), "x").expect("written");
+    }
+    let ran = run(vfscale().arg("stat").arg(&mnt)).expect_code(0);
+    assert!(ran.stdout.contains("limit 4,321"), "{}", ran.stdout);
+    let ran = run(vfscale().args(["stat", "--json"]).arg(&mnt)).expect_code(0);
+    let data: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(data["mountpoint"], mnt.to_str().expect("plain"));
+    assert!(data["cache"]["names"].as_u64() >= Some(50), "{}", ran.stdout);
+    assert!(data["fuse"]["requests"].as_u64() >= Some(100), "{}", ran.stdout);
+    assert!(data["fuse"]["lookup_counts"].as_u64() >= Some(50), "{}", ran.stdout);
+    run(vfscale().arg("stat").arg(&src)).expect_refusal(1, "not the root of a vfscale mount");
+    run(vfscale().arg("stat").arg(mnt.join("f1"))).expect_refusal(1, "not the root");
+
+    common::signal(&daemon.process, Signal::USR1);
+    std::thread::sleep(Duration::from_millis(300));
+    common::signal(&daemon.process, Signal::TERM);
+    let (code, said) = daemon.finish(PROMPTLY);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("lookups") && said.contains("fuse"), "{said}");
+}
+
+#[test]
+fn options_reach_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    fs::write(src.join("a"), "x").expect("written");
+    let options = |more: &[&str]| {
+        let daemon = Daemon::mount(&src, &mnt, more);
+        let table = fs::read_to_string("/proc/self/mountinfo").expect("the mount table");
+        let place = mnt.to_str().expect("plain");
+        let line = table.lines().find(|line| line.contains(place)).expect("mounted").to_owned();
+        let written = fs::write(mnt.join("a"), "y").map_err(|error| error.raw_os_error());
+        drop(daemon);
+        (line, written)
+    };
+    let (line, written) = options(&[]);
+    assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+    assert!(line.contains("fuse.vfscale") && line.contains("default_permissions"), "{line}");
+    assert_eq!(written, Ok(()));
+    let (line, written) = options(&["-o", "ro,allow_other", "-o", "suid,dev"]);
+    assert!(!line.contains("nosuid") && !line.contains("nodev"), "{line}");
+    assert!(line.contains("allow_other"), "{line}");
+    assert_eq!(written, Err(Some(libc::EROFS)));
+}
+
+#[test]
+fn a_source_below_the_mount_point_works() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, _) = places();
+    fs::write(src.join("a"), "below").expect("written");
+    let above = src.parent().expect("it has one").to_owned();
+    let daemon = Daemon::mount(&src, &above, &[]);
+    assert_eq!(fs::read_to_string(above.join("a")).expect("read"), "below");
+    common::signal(&daemon.process, Signal::TERM);
+    assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
+}
+
+#[test]
+fn a_mount_started_with_hangups_ignored_survives_one() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let script = format!(
+        "trap '' HUP; exec {} mount {} {}",
+        env!("CARGO_BIN_EXE_vfscale"),
+        src.display(),
+        mnt.display()
+    );
+    let process =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().expect("starts");
+    let daemon = Daemon { process, place: mnt.clone() };
+    wait_until("mounted", || is_mounted(&mnt));
+    wait_until("answers", || fs::read_dir(&mnt).is_ok());
+    common::signal(&daemon.process, Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(is_mounted(&mnt));
+    common::signal(&daemon.process, Signal::TERM);
+    assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
+}
