@@ -143,6 +143,10 @@ fn config(options: &MountOptions) -> Config {
 }
 
 /// The open connection to the kernel. Each read takes one request, each write gives one reply.
+///
+/// All threads share it. The kernel can also give each thread a descriptor of its own; measured on two processors with 1, 2 and 4
+/// threads that made no difference beyond the noise (130,000 to 170,000 small requests a second either way), and it takes an
+/// `ioctl` for which there is no safe call.
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: OwnedFd,

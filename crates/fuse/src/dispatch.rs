@@ -46,8 +46,9 @@ impl<F: FileSystem> Done<'_, F> {
     }
 }
 
-/// Flags of an opening's reply.
+/// Flags of an opening's reply: the kernel keeps the pages it has; it sends no FLUSH when a descriptor is closed.
 const KEEP_CACHE: u32 = 1 << 1;
+const NO_FLUSH: u32 = 1 << 5;
 
 /// What holds for all requests of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,8 +69,10 @@ impl Rules {
         self.only.is_some_and(|owner| request.uid != owner && request.uid != 0) && !own
     }
 
-    fn open_flags(&self) -> u32 {
-        if self.keep_cache { KEEP_CACHE } else { 0 }
+    /// Flags of the reply to an opening with these flags. What only reads has no delayed error to hear of at a close.
+    fn open_flags(&self, opened: OpenFlags) -> u32 {
+        let flush = if opened.contains(OpenFlags::WRITE) { 0 } else { NO_FLUSH };
+        flush | if self.keep_cache { KEEP_CACHE } else { 0 }
     }
 }
 
@@ -149,8 +152,9 @@ pub(crate) fn answer<'a, F: FileSystem>(
             return entry(front.link(cx, old, node, body.name()?)?, reply);
         }
         opcode::OPEN => {
-            let file = front.open(cx, node, open_flags(body.u32()?))?;
-            reply.opened(file.number(), rules.open_flags())?;
+            let flags = open_flags(body.u32()?);
+            let file = front.open(cx, node, flags)?;
+            reply.opened(file.number(), rules.open_flags(flags))?;
             return Ok(Done::File(file));
         }
         opcode::OPENDIR => {
@@ -159,11 +163,11 @@ pub(crate) fn answer<'a, F: FileSystem>(
             return Ok(Done::File(file));
         }
         opcode::CREATE => {
-            let (flags, mode) = (body.u32()?, body.u32()?);
+            let (flags, mode) = (open_flags(body.u32()?), body.u32()?);
             body.skip(8)?; // the umask, applied already, and flags of no use
-            let (given, file) = front.create(cx, node, body.name()?, mode, open_flags(flags))?;
+            let (given, file) = front.create(cx, node, body.name()?, mode, flags)?;
             reply.entry(given.entry())?;
-            reply.opened(file.number(), rules.open_flags())?;
+            reply.opened(file.number(), rules.open_flags(flags))?;
             return Ok(Done::Created(given, file));
         }
         opcode::READ => {

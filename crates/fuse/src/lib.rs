@@ -40,3 +40,7 @@ pub use options::{MountOptions, OptionError};
 pub use session::{Mounted, serve};
 pub use stats::{FuseStats, Report};
 pub use transport::{Delivery, Transport};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

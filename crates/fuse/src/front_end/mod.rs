@@ -97,7 +97,7 @@ impl<F: FileSystem> FrontEnd<F> {
     /// Takes everything back from the client: it is gone.
     pub fn end(&self) {
         self.nodes.forget_all();
-        let open = (0..MAX_FILES).take_while(|_| self.files.len() != 0);
+        let open = (0..MAX_FILES).take_while(|_| !self.files.is_empty());
         open.for_each(|file| drop(self.files.close(file)));
     }
 
