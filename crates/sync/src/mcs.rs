@@ -21,8 +21,8 @@
 //! # Orderings
 //! - MQ-1 node made, swap of `tail` (Release) -> the next arrival's swap (Acquire): it links itself into a finished node
 //! - MQ-2 link (Release) -> the head's read of it (Acquire): the node behind is finished
-//! - MQ-3 state becomes HEAD (Release) -> the waiter's read of it (Acquire): the former head is through with its node and with what
-//!   it did as head
+//! - MQ-3 state becomes HEAD (Release) -> the waiter's read of it (Acquire): the former head's last touch of the node comes before
+//!   the frame is used for something else (no checker of ours sees the lack of it), and all it did as head comes before too
 
 use core::ptr;
 

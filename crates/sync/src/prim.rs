@@ -21,11 +21,14 @@ mod imp {
 }
 
 #[cfg(loom)]
+mod ordered;
+
+#[cfg(loom)]
 mod imp {
+    #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
+    pub(crate) use super::ordered::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
     pub(crate) use loom::hint::spin_loop;
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
-    };
+    pub(crate) use loom::sync::atomic::fence;
     pub(crate) use loom::thread::yield_now;
 
     /// Under a model every compiler fence is a full fence: the other half of the asymmetric barrier is one too.

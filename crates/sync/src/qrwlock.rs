@@ -33,7 +33,7 @@
 //! Had the subtraction come first, adding PARKED would have failed and H would have looked again.
 //!
 //! # Orderings
-//! - QR-1 write unlock (Release) -> a reader's add, or the head's read of the word (Acquire)
+//! - QR-1 write unlock (Release) -> a reader's add, or the fence after the head's read of the word (Acquire)
 //! - QR-2 read unlock and write unlock (Release) -> the compare-exchange that takes WRITER (Acquire). On the exchange, not on the
 //!   read before it: in between a reader can come and go, and its reads would not be ordered before our writes
 //! - QR-3 the head reads `gate`, then sets PARKED (Release) -> the waker clears PARKED (Acquire), then changes `gate`: the change is
@@ -59,7 +59,7 @@ use crate::backoff::{Backoff, Turn};
 use crate::mcs::McsQueue;
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
-use crate::prim::{AtomicU32, const_fn};
+use crate::prim::{AtomicU32, const_fn, fence};
 use crate::stats::{self, Event};
 
 const WRITER: u32 = 1;
@@ -149,6 +149,8 @@ impl<T: ?Sized> QRwLock<T> {
             let old = self.word.fetch_add(READER, Acquire);
             if old & WRITER != 0 {
                 let _ = self.await_clear(WRITER);
+                // QR-1 Acquire: as above, now that none is in.
+                fence(Acquire);
             }
         });
     }
@@ -193,8 +195,8 @@ impl<T: ?Sized> QRwLock<T> {
         loop {
             // QR-4 Acquire: if this change was made after PARKED was cleared, the next line sees it cleared.
             let gate = self.gate.load(Acquire);
-            // QR-1 Acquire: for a reader at the head, which is in when it sees WRITER gone.
-            let seen = self.word.load(Acquire);
+            // Relaxed: the caller acquires, a reader by its fence (QR-1), a writer by its exchange (QR-2).
+            let seen = self.word.load(Relaxed);
             if seen & bits == 0 {
                 return seen;
             }

@@ -8,13 +8,16 @@ mod loom_common;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_common::check;
 use vfscale_sync::combining::{Apply, Combining};
 
-/// A sum that loom watches, and the parts it consists of.
+/// A sum that loom watches, and a copy of it that is read without the lock, as a slot's links are.
 struct Sum {
     total: UnsafeCell<u32>,
+    copy: Arc<AtomicU32>,
 }
 
 impl Apply for Sum {
@@ -23,19 +26,33 @@ impl Apply for Sum {
     fn apply(&mut self, op: u32) -> bool {
         // SAFETY: locked; loom fails if it is not so.
         self.total.with_mut(|total| unsafe { *total += op });
+        // Relaxed: what orders it is the return from the queue (CB-3) or our own program.
+        self.copy.store(self.copy.load(Relaxed) + op, Relaxed);
         true
     }
 }
 
-type Shared = Arc<Combining<Sum>>;
+#[derive(Clone)]
+struct Shared {
+    sum: Arc<Combining<Sum>>,
+    copy: Arc<AtomicU32>,
+}
 
 fn new_shared() -> Shared {
-    Arc::new(Combining::new(Sum { total: UnsafeCell::new(0) }))
+    let copy = Arc::new(AtomicU32::new(0));
+    let sum = Sum { total: UnsafeCell::new(0), copy: copy.clone() };
+    Shared { sum: Arc::new(Combining::new(sum)), copy }
+}
+
+/// Adds a part of its own digit, and finds it in the copy on return.
+fn add(shared: &Shared, part: u32) {
+    assert!(shared.sum.run(part));
+    assert_ne!(shared.copy.load(Relaxed) & part, 0, "our own operation is not there on return");
 }
 
 fn total(shared: &Shared) -> u32 {
     // SAFETY: locked.
-    shared.with(|sum| sum.total.with(|total| unsafe { *total }))
+    shared.sum.with(|sum| sum.total.with(|total| unsafe { *total }))
 }
 
 fn spawn(shared: &Shared, f: impl FnOnce(&Shared) + 'static) -> thread::JoinHandle<()> {
@@ -48,9 +65,8 @@ fn spawn(shared: &Shared, f: impl FnOnce(&Shared) + 'static) -> thread::JoinHand
 fn two_operations() {
     check("two_operations", None, || {
         let shared = new_shared();
-        let other = spawn(&shared, |shared| assert!(shared.run(1)));
-        assert!(shared.run(16));
-        assert!(total(&shared) >= 16, "our own operation is not there");
+        let other = spawn(&shared, |shared| add(shared, 1));
+        add(&shared, 16);
         other.join().unwrap();
         assert_eq!(total(&shared), 17);
     });
@@ -61,9 +77,9 @@ fn two_operations() {
 fn two_queued_and_a_combiner() {
     check("two_queued_and_a_combiner", Some(3), || {
         let shared = new_shared();
-        let first = spawn(&shared, |shared| assert!(shared.run(1)));
-        let second = spawn(&shared, |shared| assert!(shared.run(16)));
-        assert!(shared.run(256));
+        let first = spawn(&shared, |shared| add(shared, 1));
+        let second = spawn(&shared, |shared| add(shared, 16));
+        add(&shared, 256);
         first.join().unwrap();
         second.join().unwrap();
         assert_eq!(total(&shared), 273);
@@ -75,11 +91,11 @@ fn two_queued_and_a_combiner() {
 fn a_borrower_in_the_queue() {
     check("a_borrower_in_the_queue", Some(3), || {
         let shared = new_shared();
-        let first = spawn(&shared, |shared| assert!(shared.run(1)));
+        let first = spawn(&shared, |shared| add(shared, 1));
         let whole = spawn(&shared, |shared| {
-            shared.with(|sum| assert!(sum.apply(16)));
+            shared.sum.with(|sum| assert!(sum.apply(16)));
         });
-        assert!(shared.run(256));
+        add(&shared, 256);
         first.join().unwrap();
         whole.join().unwrap();
         assert_eq!(total(&shared), 273);

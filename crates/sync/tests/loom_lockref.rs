@@ -114,7 +114,7 @@ fn drop_locked_or_not(object: &Object) {
 /// LR-2, and the count that stands still: a holder works on the value while another counts and a third waits for the lock.
 #[test]
 fn the_lock_excludes_and_freezes_the_count() {
-    check("the_lock_excludes_and_freezes_the_count", Some(3), || {
+    check("the_lock_excludes_and_freezes_the_count", Some(2), || {
         let object = Object::new(1);
         let counter = {
             let object = object.clone();
@@ -148,7 +148,7 @@ fn add_one(object: &Object) {
 /// The sleep bit: three lockers; whoever is woken keeps the bit for the other. A lost wake-up is a deadlock, which loom reports.
 #[test]
 fn the_sleep_bit_is_handed_on() {
-    check("the_sleep_bit_is_handed_on", Some(3), || {
+    check("the_sleep_bit_is_handed_on", Some(2), || {
         let object = Object::new(1);
         let lockers: Vec<_> = (0..2)
             .map(|_| {

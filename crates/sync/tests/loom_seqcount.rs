@@ -15,7 +15,7 @@ use vfscale_sync::{SeqCount, SeqLock};
 /// SQ-1 and SQ-2: a pair read between `begin` and a `retry` that answers no is whole.
 #[test]
 fn an_accepted_pair_is_whole() {
-    check("an_accepted_pair_is_whole", None, || {
+    check("an_accepted_pair_is_whole", Some(4), || {
         let shared = Arc::new((SeqCount::new(), AtomicU32::new(0), AtomicU32::new(0)));
         let writer = {
             let shared = shared.clone();

@@ -1,0 +1,119 @@
+//! Loom's atomics, made to explore every order.
+//!
+//! loom 0.7.3 remembers one access per atomic that a store may race with: the last. If this thread has just read the word, that is its
+//! own read, and the race of its store with an earlier read of another thread goes unnoticed. So "read, then write" (every
+//! compare-exchange loop, a sequence counter's writer) loses schedules: a model of `seqcount` never once began its read after a write.
+//!
+//! Here each access is preceded by a store to a word of its own, unordered and without meaning. All accesses then depend on each other
+//! in the eyes of the search, which tries them in every order; what a read may return is still loom's to say.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+use loom::sync::atomic as model;
+
+macro_rules! ordered {
+    ($name:ident $(<$param:ident>)?, $value:ty) => {
+        pub(crate) struct $name $(<$param>)? {
+            word: model::$name $(<$param>)?,
+            turn: model::AtomicBool,
+        }
+
+        #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
+        impl $(<$param>)? $name $(<$param>)? {
+            #[track_caller]
+            pub(crate) fn new(value: $value) -> Self {
+                Self { word: model::$name::new(value), turn: model::AtomicBool::new(false) }
+            }
+
+            /// The word, after a point where any other thread may come first.
+            #[track_caller]
+            fn turn(&self) -> &model::$name $(<$param>)? {
+                self.turn.store(false, Ordering::Relaxed);
+                &self.word
+            }
+
+            #[track_caller]
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                self.turn().load(order)
+            }
+
+            #[track_caller]
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                self.turn().store(value, order);
+            }
+
+            #[track_caller]
+            pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.turn().swap(value, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.turn().compare_exchange(current, new, success, failure)
+            }
+
+            #[track_caller]
+            pub(crate) fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.turn().compare_exchange_weak(current, new, success, failure)
+            }
+        }
+
+        impl $(<$param>)? fmt::Debug for $name $(<$param>)? {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.word.fmt(f)
+            }
+        }
+    };
+}
+
+macro_rules! ordered_number {
+    ($name:ident, $value:ty) => {
+        ordered!($name, $value);
+
+        #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
+        impl $name {
+            #[track_caller]
+            pub(crate) fn fetch_add(&self, n: $value, order: Ordering) -> $value {
+                self.turn().fetch_add(n, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn fetch_sub(&self, n: $value, order: Ordering) -> $value {
+                self.turn().fetch_sub(n, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn fetch_and(&self, bits: $value, order: Ordering) -> $value {
+                self.turn().fetch_and(bits, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn fetch_or(&self, bits: $value, order: Ordering) -> $value {
+                self.turn().fetch_or(bits, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn fetch_max(&self, n: $value, order: Ordering) -> $value {
+                self.turn().fetch_max(n, order)
+            }
+        }
+    };
+}
+
+ordered!(AtomicBool, bool);
+ordered!(AtomicPtr<T>, *mut T);
+ordered_number!(AtomicU32, u32);
+ordered_number!(AtomicU64, u64);
+ordered_number!(AtomicUsize, usize);
