@@ -20,6 +20,8 @@ const NO_TAGS: [&str; 2] = ["UTF-8", "UTF-16"];
 pub(crate) struct Ends {
     /// In comments beside code: file and line.
     pub(crate) sites: Vec<(PathBuf, usize)>,
+    /// A site is both ends: an operation that acquires and releases, and pairs with itself.
+    pub(crate) both: bool,
     /// In documentation, which explains it.
     pub(crate) docs: Vec<(PathBuf, usize)>,
 }
@@ -30,7 +32,9 @@ pub(crate) fn tags() -> Outcome<BTreeMap<String, Ends>> {
     for path in files("rs")?.into_iter().filter(|path| path.starts_with(WHERE)) {
         for (number, line) in lines(&read(&path)?).iter().enumerate() {
             for tag in tags_in(&line.comment) {
-                tags.entry(tag).or_default().sites.push((path.clone(), number + 1));
+                let ends = tags.entry(tag).or_default();
+                ends.sites.push((path.clone(), number + 1));
+                ends.both |= line.comment.contains("AcqRel");
             }
             for tag in tags_in(&line.doc) {
                 tags.entry(tag).or_default().docs.push((path.clone(), number + 1));

@@ -45,7 +45,7 @@ pub(crate) fn run() -> Outcome {
 
 fn one_ended_tags(findings: &mut Vec<String>) -> Outcome {
     for (tag, ends) in orderings::tags()? {
-        if ends.sites.len() == 1 {
+        if ends.sites.len() == 1 && !ends.both {
             let (path, line) = &ends.sites[0];
             findings.push(format!("{}:{line}: {tag} stands at one end only", path.display()));
         } else if let ([], [(path, line), ..]) = (&ends.sites[..], &ends.docs[..]) {
