@@ -51,7 +51,7 @@ fn waited() -> libc::sigset_t {
 
 /// Blocks the signals that [`wait_signal`] takes, in this thread and all that it starts from now on.
 ///
-/// A child that `std` starts gets an empty mask again.
+/// A child would inherit the mask as well; [`Inherited::restore_in`] gives it the one we were started with.
 pub(crate) fn block_signals() {
     let set = waited();
     // SAFETY: `set` is initialised; no old mask is asked for.
@@ -114,14 +114,23 @@ pub(crate) fn private_mounts() -> io::Result<()> {
 pub(crate) struct Inherited {
     umask: Mode,
     open_files: Rlimit,
+    signals: libc::sigset_t,
 }
 
 impl Inherited {
-    /// Reads the values. Must run before another thread creates files: reading the umask means setting it for an instant.
+    /// Reads the values. Must run before [`block_signals`], and before another thread creates files: reading the umask means
+    /// setting it for an instant.
     pub(crate) fn capture() -> Inherited {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile) }
+        let mut signals = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: no new mask is given, and `signals` is valid for writes.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), signals.as_mut_ptr());
+        }
+        // SAFETY: all zeros is a valid (empty) set, and the call only fills it in.
+        let signals = unsafe { signals.assume_init() };
+        Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals }
     }
 
     /// Lets the process open as many files as it may: the descriptor cache of a host backend lives on that.
@@ -133,15 +142,20 @@ impl Inherited {
 
     /// Makes `command` start with the values found at the start.
     ///
-    /// The soft limit matters beside the umask: programs that use `select` break on descriptors above 1023.
+    /// All three matter: programs that use `select` break on descriptors above 1023, and a shell whose `SIGCHLD` stays blocked
+    /// never hears of its children.
     pub(crate) fn restore_in(&self, command: &mut Command) {
-        let Inherited { umask, open_files } = *self;
+        let Inherited { umask, open_files, signals } = *self;
         let restore = move || {
             rustix::process::umask(umask);
             rustix::process::setrlimit(Resource::Nofile, open_files)?;
+            // SAFETY: `signals` is an initialised set; no old mask is asked for.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const signals, std::ptr::null_mut());
+            }
             Ok(())
         };
-        // SAFETY: between fork and exec only async-signal-safe work is allowed: the closure makes two system calls, copies
+        // SAFETY: between fork and exec only async-signal-safe work is allowed: the closure makes three system calls, copies
         // plain integers, and neither allocates nor takes a lock.
         unsafe { command.pre_exec(restore) };
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::ffi::OsStr;
+use std::hash::Hasher as _;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -199,36 +200,54 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("vfscale-test-").tempdir().expect("a temporary directory")
 }
 
-/// Type, permissions, owner, size, modification time and content of everything below `root`, in order.
-pub(crate) fn fingerprint(root: &Path) -> Vec<(PathBuf, String, Vec<u8>)> {
+/// Panics, naming what differs, unless both trees hold the same names with the same type, permissions, owner, links, size,
+/// modification time and content.
+#[track_caller]
+pub(crate) fn expect_same_trees(left: &Path, right: &Path) {
+    let (left, right) = (fingerprint(left), fingerprint(right));
+    let only = |one: &[String], other: &[String]| -> Vec<String> {
+        one.iter().filter(|line| !other.contains(line)).take(10).cloned().collect()
+    };
+    let (here, there) = (only(&left, &right), only(&right, &left));
+    assert!(here.is_empty() && there.is_empty(), "only here: {here:#?}\nonly there: {there:#?}");
+}
+
+fn fingerprint(root: &Path) -> Vec<String> {
     let mut out = Vec::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(dir) = waiting.pop() {
         for entry in std::fs::read_dir(&dir).expect("a directory") {
             let path = entry.expect("an entry").path();
             let attributes = std::fs::symlink_metadata(&path).expect("its attributes");
+            let (mut links, mut size) = (attributes.nlink(), attributes.size());
             let content = if attributes.is_symlink() {
                 std::fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes()
             } else if attributes.is_dir() {
                 waiting.push(path.clone());
+                // Those of a directory are its file system's business.
+                (links, size) = (0, 0);
                 Vec::new()
             } else {
                 std::fs::read(&path).expect("a file")
             };
-            let size = if attributes.is_dir() { 0 } else { attributes.size() };
-            let facts = format!(
-                "{:o} {}:{} links {} size {size} mtime {}.{:09}",
+            out.push(format!(
+                "{:?}: {:o} {}:{} links {links} size {size} mtime {}.{:09} content {:016x}",
+                path.strip_prefix(root).expect("below the root"),
                 attributes.mode(),
                 attributes.uid(),
                 attributes.gid(),
-                if attributes.is_dir() { 0 } else { attributes.nlink() },
                 attributes.mtime(),
-                attributes.mtime_nsec()
-            );
-            let relative = path.strip_prefix(root).expect("below the root").to_owned();
-            out.push((relative, facts, content));
+                attributes.mtime_nsec(),
+                digest(&content),
+            ));
         }
     }
     out.sort();
     out
+}
+
+fn digest(content: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(content);
+    hasher.finish()
 }
