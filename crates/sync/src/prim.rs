@@ -6,6 +6,7 @@
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     pub(crate) use core::hint::spin_loop;
+    #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
     pub(crate) use core::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
     };
@@ -32,6 +33,7 @@ mod imp {
     pub(crate) use loom::thread::yield_now;
 
     /// Under a model every compiler fence is a full fence: the other half of the asymmetric barrier is one too.
+    #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
     pub(crate) fn compiler_fence(_: core::sync::atomic::Ordering) {
         fence(core::sync::atomic::Ordering::SeqCst);
     }
@@ -40,11 +42,13 @@ mod imp {
 #[cfg(all(shuttle, not(loom)))]
 mod imp {
     pub(crate) use shuttle::hint::spin_loop;
+    #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
     pub(crate) use shuttle::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
     pub(crate) use shuttle::thread::yield_now;
 
+    #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
     pub(crate) fn compiler_fence(_: core::sync::atomic::Ordering) {
         fence(core::sync::atomic::Ordering::SeqCst);
     }

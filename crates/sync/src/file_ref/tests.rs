@@ -73,7 +73,7 @@ fn one_death_per_life_and_no_reference_after_it() {
             }
         };
         thread::scope(|s| {
-            for _ in 0..3 {
+            let users = [(); 3].map(|()| {
                 s.spawn(|| {
                     for _ in 0..50 {
                         if refs.get() == GetFile::Dead {
@@ -82,9 +82,10 @@ fn one_death_per_life_and_no_reference_after_it() {
                         assert_eq!(deaths.load(Relaxed), 0, "a reference after death");
                         put();
                     }
-                });
-            }
-            s.spawn(put);
+                })
+            });
+            s.spawn(put).join().unwrap();
+            users.map(|user| user.join().unwrap());
         });
         assert_eq!(deaths.load(Relaxed), 1);
         assert_eq!(refs.get(), GetFile::Dead);

@@ -154,7 +154,7 @@ fn one_teardown_per_life() {
             }
         };
         thread::scope(|s| {
-            for _ in 0..3 {
+            let users = [(); 3].map(|()| {
                 s.spawn(|| {
                     for _ in 0..50 {
                         if refs.get_not_zero() == Get::Refused {
@@ -165,9 +165,10 @@ fn one_teardown_per_life() {
                         taken.fetch_add(1, Relaxed);
                         put();
                     }
-                });
-            }
-            s.spawn(put);
+                })
+            });
+            s.spawn(put).join().unwrap();
+            users.map(|user| user.join().unwrap());
         });
         assert_eq!(teardowns.load(Relaxed), 1);
         assert!(refs.is_dead());
