@@ -37,6 +37,15 @@ impl HostFs {
         change: &SetAttr,
     ) -> Result<Attr> {
         self.writable()?;
+        // What no object of this kind can change is refused before anything changes.
+        match object.kind {
+            FileType::Symlink if change.perm.is_some() => return Err(Errno::EOPNOTSUPP),
+            FileType::Directory if change.size.is_some() => return Err(Errno::EISDIR),
+            FileType::Regular => {}
+            // Opening one of the rest to cut it could wait for ever.
+            _ if change.size.is_some() => return Err(Errno::EINVAL),
+            _ => {}
+        }
         let place = match handle {
             Some(handle) => Arc::clone(&handle.fd),
             None => self.place(object)?,
@@ -47,14 +56,11 @@ impl HostFs {
             retry(|| rustix::fs::chownat(&*place, c"", uid, gid, AtFlags::EMPTY_PATH))?;
         }
         if let Some(perm) = change.perm {
-            if object.kind == FileType::Symlink {
-                return Err(Errno::EOPNOTSUPP);
-            }
             let (link, mode) = (DecInt::from_fd(&*place), Mode::from_raw_mode(perm & 0o7777));
             retry(|| rustix::fs::chmodat(&self.proc_fds, link.as_c_str(), mode, AtFlags::empty()))?;
         }
         if let Some(size) = change.size {
-            self.resize(object, &place, handle, size)?;
+            self.resize(&place, handle, size)?;
         }
         if change.atime.is_some() || change.mtime.is_some() {
             let times = Timestamps {
@@ -71,19 +77,8 @@ impl HostFs {
         stat::attr(&*place)
     }
 
-    fn resize(
-        &self,
-        object: &Object,
-        place: &Arc<OwnedFd>,
-        handle: Option<&Handle>,
-        size: u64,
-    ) -> Result<()> {
-        match object.kind {
-            FileType::Regular => {}
-            FileType::Directory => return Err(Errno::EISDIR),
-            // Opening one of these to cut it could wait for ever.
-            _ => return Err(Errno::EINVAL),
-        }
+    /// Of a regular file.
+    fn resize(&self, place: &Arc<OwnedFd>, handle: Option<&Handle>, size: u64) -> Result<()> {
         if let Some(handle) = handle.filter(|handle| handle.writes()) {
             return retry(|| rustix::fs::ftruncate(&*handle.fd, size));
         }

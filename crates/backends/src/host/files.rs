@@ -162,25 +162,17 @@ pub(super) fn allocate(fd: impl AsFd, mode: u32, offset: u64, len: u64) -> Resul
     retry(|| rustix::fs::fallocate(&fd, mode, offset, len))
 }
 
-/// Copies all, or up to the end of the source or an error.
+/// Copies in one call, which may copy less. To go on here would be wrong within one file: what was
+/// copied behind its end has made it longer.
 pub(super) fn copy(
     (from, mut from_offset): (impl AsFd, u64),
     (to, mut to_offset): (impl AsFd, u64),
     len: u64,
 ) -> Result<u64> {
-    let mut done = 0;
-    while done < len {
-        let want = usize::try_from(len - done).unwrap_or(usize::MAX);
-        let copied = retry(|| {
-            let (from_at, to_at) = (Some(&mut from_offset), Some(&mut to_offset));
-            rustix::fs::copy_file_range(&from, from_at, &to, to_at, want)
-        });
-        match copied {
-            Ok(0) => break,
-            Ok(n) => done += n as u64,
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    retry(|| {
+        let (from_at, to_at) = (Some(&mut from_offset), Some(&mut to_offset));
+        rustix::fs::copy_file_range(&from, from_at, &to, to_at, len)
+    })
+    .map(|copied| copied as u64)
 }

@@ -144,11 +144,14 @@ impl Inode {
         }
     }
 
-    /// Size, owner, permission bits, times: the one step that can fail comes first, and a change of
+    /// Size, owner, permission bits, times: what can fail comes first, and a change of
     /// owner before the bits, since it clears some that the same call may set again.
     pub(super) fn set_attr(&self, cx: &Context, change: &SetAttr) -> Result<()> {
         if *change == SetAttr::default() {
             return Ok(());
+        }
+        if change.perm.is_some() && self.kind == FileType::Symlink {
+            return Err(Errno::EOPNOTSUPP);
         }
         if let Some(size) = change.size {
             write(self.content()?).set_size(size)?;

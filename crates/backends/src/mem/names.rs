@@ -164,17 +164,19 @@ fn is_dir(inode: &Inode) -> bool {
     inode.kind == FileType::Directory
 }
 
-/// `EINVAL` if `inode` is `dir` or stands above it: the move would cut a ring off the tree. The
-/// caller holds `tree`, or moves within one directory, which is then neither.
-fn check_no_loop(inode: &Arc<Inode>, dir: &Arc<Inode>) -> Result<()> {
+/// Whether `inode` is `dir` or a directory above it. The caller holds `tree`.
+fn is_above(inode: &Arc<Inode>, dir: &Arc<Inode>) -> Result<bool> {
+    if !is_dir(inode) {
+        return Ok(false);
+    }
     let mut at = Some(Arc::clone(dir));
     while let Some(step) = at {
         if Arc::ptr_eq(&step, inode) {
-            return Err(Errno::EINVAL);
+            return Ok(true);
         }
         at = step.directory()?.parent();
     }
-    Ok(())
+    Ok(false)
 }
 
 fn exchange(
@@ -189,12 +191,9 @@ fn exchange(
     }
     let (old, new) = (&from.dir.0, &to.dir.0);
     let two = old.ino != new.ino;
-    if two {
-        for (inode, dir) in [(&moved, new), (&other, old)] {
-            if is_dir(inode) {
-                check_no_loop(inode, dir)?;
-            }
-        }
+    // Either move would cut a ring off the tree.
+    if two && (is_above(&moved, new)? || is_above(&other, old)?) {
+        return Err(Errno::EINVAL);
     }
     pair.from().replace(from.name, Arc::clone(&other)).ok_or(Errno::ENOENT)?;
     pair.to().replace(to.name, Arc::clone(&moved)).ok_or(Errno::ENOENT)?;
@@ -223,8 +222,16 @@ fn replace(
 ) -> Result<Option<Arc<Inode>>> {
     let (old, new) = (&from.dir.0, &to.dir.0);
     let two = old.ino != new.ino;
-    if two && is_dir(&moved) {
-        check_no_loop(&moved, new)?;
+    if two {
+        // This would cut a ring off the tree. Within one directory nothing is above another.
+        if is_above(&moved, new)? {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(target) = &target
+            && is_above(target, old)?
+        {
+            return Err(Errno::ENOTEMPTY);
+        }
     }
     let (old_population, new_population) =
         (&old.directory()?.population, &new.directory()?.population);

@@ -243,20 +243,23 @@ impl FileSystem for MemFs {
     }
 
     fn fallocate(&self, handle: &Handle, mode: u32, offset: u64, len: u64) -> Result<()> {
-        handle.check(OpenFlags::WRITE)?;
-        let mut content = write(handle.inode.content()?);
         if len == 0 {
             return Err(Errno::EINVAL);
         }
+        let served = [0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE, ZERO_RANGE | KEEP_SIZE];
+        if !served.contains(&mode) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        handle.check(OpenFlags::WRITE)?;
         let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        let mut content = write(handle.inode.content()?);
         match mode & !KEEP_SIZE {
             0 => content.reserve(offset..end)?,
-            PUNCH_HOLE if mode & KEEP_SIZE != 0 => content.punch(offset..end),
-            ZERO_RANGE => {
+            PUNCH_HOLE => content.punch(offset..end),
+            _ => {
                 content.reserve(offset..end)?;
                 content.zero(offset..end);
             }
-            _ => return Err(Errno::EOPNOTSUPP),
         }
         if mode & KEEP_SIZE == 0 {
             content.grow(end);
@@ -274,9 +277,12 @@ impl FileSystem for MemFs {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
+        let (source, target) = (from.inode.content()?, to.inode.content()?);
         from.check(OpenFlags::READ)?;
         to.check(OpenFlags::WRITE)?;
-        let (source, target) = (from.inode.content()?, to.inode.content()?);
+        if to.flags.contains(OpenFlags::APPEND) {
+            return Err(Errno::EBADF);
+        }
         let size = read(source).size();
         let len = len.min(size.saturating_sub(from_offset));
         if from.inode.ino == to.inode.ino && from_offset.abs_diff(to_offset) < len {
