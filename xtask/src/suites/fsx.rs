@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::mount::Mount;
 use super::tools::Tool;
-use super::{Bench, Tally};
+use super::{Backend, Bench, Tally};
 use crate::run::{Outcome, output};
 
 const FSX: Tool = Tool { name: "fsx", version: "0.3.2" };
@@ -41,15 +41,16 @@ pub(crate) fn run(bench: &Bench, tally: &mut Tally) -> Outcome {
     }
     std::fs::write(&config, weights)?;
     let operations: u32 = bench.pick(5_000, 100_000);
-    let seeds = bench.pick(&SEEDS[..1], &SEEDS[..]);
     for &backend in &bench.backends {
         let mount = Mount::new(bench, backend.name(), backend)?;
-        for &seed in seeds {
-            for (what, config) in [("default", None), ("all", Some(config.as_path()))] {
-                let name =
-                    format!("{}: {operations} {what} operations, seed {seed}", backend.name());
-                tally.case(&name, exercise(&program, config, mount.path(), operations, seed));
-            }
+        // All starting numbers on the host; what `mem` does with bytes is the same code whatever the order.
+        let seeds =
+            if backend == Backend::Mem { &SEEDS[..1] } else { bench.pick(&SEEDS[..1], &SEEDS[..]) };
+        let defaults = seeds.iter().map(|&seed| (seed, "default", None));
+        let all = (SEEDS[0], "all", Some(config.as_path()));
+        for (seed, what, config) in defaults.chain([all]) {
+            let name = format!("{}: {operations} {what} operations, seed {seed}", backend.name());
+            tally.case(&name, exercise(&program, config, mount.path(), operations, seed));
         }
         mount.unmount()?;
     }
