@@ -19,13 +19,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
+use vfscale::sync::QRwLock;
 use vfscale::{Errno, Result};
 
 use super::NAME_MAX;
 use super::inode::Inode;
-use crate::locks::{lock, read};
 
 pub(super) const COOKIE_DOT: u64 = 1;
 pub(super) const COOKIE_DOT_DOT: u64 = 2;
@@ -34,37 +34,37 @@ const COOKIE_FIRST: u64 = 3;
 /// The body of a directory inode.
 #[derive(Debug)]
 pub(super) struct Directory {
-    pub(super) entries: RwLock<Entries>,
+    pub(super) entries: QRwLock<Entries>,
     pub(super) population: Population,
     /// Changes only under `MemFs::tree`. The root and a removed directory have none.
-    parent: Mutex<Weak<Inode>>,
+    parent: QRwLock<Weak<Inode>>,
 }
 
 impl Directory {
     pub(super) fn new(parent: Weak<Inode>) -> Directory {
         Directory {
-            entries: RwLock::new(Entries {
+            entries: QRwLock::new(Entries {
                 by_name: HashMap::new(),
                 by_cookie: BTreeMap::new(),
                 next_cookie: COOKIE_FIRST,
             }),
             population: Population(AtomicU64::new(0)),
-            parent: Mutex::new(parent),
+            parent: QRwLock::new(parent),
         }
     }
 
     pub(super) fn parent(&self) -> Option<Arc<Inode>> {
-        lock(&self.parent).upgrade()
+        self.parent.write().upgrade()
     }
 
     pub(super) fn set_parent(&self, parent: &Arc<Inode>) {
-        *lock(&self.parent) = Arc::downgrade(parent);
+        *self.parent.write() = Arc::downgrade(parent);
     }
 
     /// Copies up to `max` entries behind `cookie`, so that the caller can look at them without the
     /// lock.
     pub(super) fn batch(&self, cookie: u64, max: usize) -> Vec<(u64, Slot)> {
-        let entries = read(&self.entries);
+        let entries = self.entries.read();
         let behind = entries.by_cookie.range((Excluded(cookie), Unbounded));
         behind.take(max).map(|(&cookie, slot)| (cookie, slot.clone())).collect()
     }

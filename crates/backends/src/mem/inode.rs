@@ -1,15 +1,15 @@
 //! One inode: identity, attributes, body.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
+use vfscale::sync::QRwLock;
 use vfscale::{Attr, Context, Errno, FileType, Result, SetAttr, SetTime, Timestamp};
 
 use super::PAGE;
 use super::content::Content;
 use super::dir::Directory;
 use super::space::Space;
-use crate::locks::{read, write};
 
 /// Set-uid, set-gid, and the bit that makes set-gid mean "run as the group".
 pub(super) const S_ISUID: u32 = 0o4000;
@@ -25,7 +25,7 @@ pub(super) struct Inode {
     pub(super) ino: u64,
     pub(super) kind: FileType,
     rdev: u64,
-    pub(super) meta: RwLock<Meta>,
+    pub(super) meta: QRwLock<Meta>,
     pub(super) body: Body,
     pub(super) space: Arc<Space>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Meta {
 #[derive(Debug)]
 pub(super) enum Body {
     Directory(Directory),
-    Regular(RwLock<Content>),
+    Regular(QRwLock<Content>),
     Symlink(Box<[u8]>),
     /// Pipes, sockets and devices: the names are ours, the objects the client's kernel's.
     Special,
@@ -81,7 +81,7 @@ impl Inode {
             ino,
             kind: birth.kind,
             rdev: birth.rdev,
-            meta: RwLock::new(Meta {
+            meta: QRwLock::new(Meta {
                 perm: birth.perm & PERM_MASK,
                 nlink: if birth.kind == FileType::Directory { 2 } else { 1 },
                 uid: birth.uid,
@@ -106,7 +106,7 @@ impl Inode {
 
     /// The content of a regular file; `EISDIR` for a directory and `EINVAL` for the rest, as the
     /// system calls say.
-    pub(super) fn content(&self) -> Result<&RwLock<Content>> {
+    pub(super) fn content(&self) -> Result<&QRwLock<Content>> {
         match &self.body {
             Body::Regular(content) => Ok(content),
             Body::Directory(_) => Err(Errno::EISDIR),
@@ -117,7 +117,7 @@ impl Inode {
     pub(super) fn attr(&self) -> Attr {
         let (size, pages) = match &self.body {
             Body::Regular(content) => {
-                let content = read(content);
+                let content = content.read();
                 (content.size(), content.page_count())
             }
             Body::Symlink(target) => (target.len() as u64, 0),
@@ -125,7 +125,7 @@ impl Inode {
             Body::Directory(_) => (PAGE, 0),
             Body::Special => (0, 0),
         };
-        let meta = read(&self.meta);
+        let meta = self.meta.read();
         Attr {
             ino: self.ino,
             kind: self.kind,
@@ -154,10 +154,10 @@ impl Inode {
             return Err(Errno::EOPNOTSUPP);
         }
         if let Some(size) = change.size {
-            write(self.content()?).set_size(size)?;
+            self.content()?.write().set_size(size)?;
         }
         let now = Timestamp::now();
-        let mut meta = write(&self.meta);
+        let mut meta = self.meta.write();
         if change.uid.is_some() || change.gid.is_some() {
             meta.uid = change.uid.unwrap_or(meta.uid);
             meta.gid = change.gid.unwrap_or(meta.gid);
@@ -189,14 +189,14 @@ impl Inode {
     /// Content or entries changed.
     pub(super) fn touch_modified(&self) {
         let now = Timestamp::now();
-        let mut meta = write(&self.meta);
+        let mut meta = self.meta.write();
         meta.mtime = now;
         meta.ctime = now;
     }
 
     /// Attributes or the number of names changed.
     pub(super) fn touch_changed(&self) {
-        write(&self.meta).ctime = Timestamp::now();
+        self.meta.write().ctime = Timestamp::now();
     }
 
     /// Content or entries were read: a new access time where the old one would mislead, so most
@@ -208,15 +208,15 @@ impl Inode {
                 || meta.atime <= meta.ctime
                 || now.sec - meta.atime.sec >= ATIME_STALE_SECS
         };
-        if misleads(&read(&self.meta)) {
-            write(&self.meta).atime = now;
+        if misleads(&self.meta.read()) {
+            self.meta.write().atime = now;
         }
     }
 
     /// One more name; refused for an inode that has lost its last one, and past what a count can
     /// say.
     pub(super) fn add_link(&self) -> Result<()> {
-        let mut meta = write(&self.meta);
+        let mut meta = self.meta.write();
         if meta.nlink == 0 {
             return Err(Errno::ENOENT);
         }
@@ -227,7 +227,7 @@ impl Inode {
 
     /// One name less. A directory goes with its name, so all its links do.
     pub(super) fn drop_link(&self) {
-        let mut meta = write(&self.meta);
+        let mut meta = self.meta.write();
         meta.nlink = if self.kind == FileType::Directory { 0 } else { meta.nlink - 1 };
         meta.ctime = Timestamp::now();
     }
@@ -236,7 +236,7 @@ impl Inode {
     /// (`by` 0).
     pub(super) fn entries_changed(&self, by: i32) {
         let now = Timestamp::now();
-        let mut meta = write(&self.meta);
+        let mut meta = self.meta.write();
         meta.nlink = meta.nlink.saturating_add_signed(by);
         meta.mtime = now;
         meta.ctime = now;
@@ -260,7 +260,7 @@ impl Drop for Inode {
 fn drain(body: &mut Body) -> Vec<Arc<Inode>> {
     match body {
         Body::Directory(directory) => {
-            let entries = directory.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let entries = directory.entries.get_mut();
             entries.drain().collect()
         }
         _ => Vec::new(),

@@ -30,8 +30,9 @@ mod serve;
 mod space;
 mod xattr;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use vfscale::sync::QRwLock;
 use vfscale::{Attr, Entry, FileType, InodeKey, OpenFlags};
 
 use self::inode::Inode;
@@ -59,7 +60,7 @@ pub struct MemFs {
     space: Arc<Space>,
     /// Guards the parent of every directory, so that a path upwards holds still while a directory
     /// moves.
-    tree: Mutex<()>,
+    tree: QRwLock<()>,
 }
 
 /// One inode of a [`MemFs`].
@@ -85,7 +86,7 @@ impl MemFs {
     pub fn with_options(options: MemOptions) -> MemFs {
         let space = Arc::new(Space::new(options));
         let root = Inode::root(&space);
-        MemFs { root: Node(root), space, tree: Mutex::new(()) }
+        MemFs { root: Node(root), space, tree: QRwLock::new(()) }
     }
 }
 

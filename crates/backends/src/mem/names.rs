@@ -1,32 +1,32 @@
 //! Everything that changes directories: new names, names that go, names that move.
 
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 
+use vfscale::sync::QRwLockWriteGuard;
 use vfscale::{Context, Entry, Errno, FileType, Place, RenameFlags, Result};
 
 use super::dir::{Directory, Entries};
 use super::inode::{Birth, Body, Inode, inherit};
 use super::{MemFs, Node};
-use crate::locks::{lock, read, write};
 
 /// The entries of the two directories of a rename, which may be one. Locked in the order of inode
 /// numbers.
 enum Pair<'a> {
-    One(RwLockWriteGuard<'a, Entries>),
-    Two { from: RwLockWriteGuard<'a, Entries>, to: RwLockWriteGuard<'a, Entries> },
+    One(QRwLockWriteGuard<'a, Entries>),
+    Two { from: QRwLockWriteGuard<'a, Entries>, to: QRwLockWriteGuard<'a, Entries> },
 }
 
 impl<'a> Pair<'a> {
     fn lock(from: &'a Inode, to: &'a Inode) -> Result<Pair<'a>> {
         let (a, b) = (from.directory()?, to.directory()?);
         Ok(if from.ino == to.ino {
-            Pair::One(write(&a.entries))
+            Pair::One(a.entries.write())
         } else if from.ino < to.ino {
-            let from = write(&a.entries);
-            Pair::Two { from, to: write(&b.entries) }
+            let from = a.entries.write();
+            Pair::Two { from, to: b.entries.write() }
         } else {
-            let to = write(&b.entries);
-            Pair::Two { from: write(&a.entries), to }
+            let to = b.entries.write();
+            Pair::Two { from: a.entries.write(), to }
         })
     }
 
@@ -50,7 +50,7 @@ impl MemFs {
         if at.name.len() > super::NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        let found = read(&at.dir.0.directory()?.entries).get(at.name).map(Arc::clone);
+        let found = at.dir.0.directory()?.entries.read().get(at.name).map(Arc::clone);
         found.map(Node::entry).ok_or(Errno::ENOENT)
     }
 
@@ -66,9 +66,9 @@ impl MemFs {
     ) -> Result<Entry<Node>> {
         let parent = &at.dir.0;
         let directory = parent.directory()?;
-        let mut entries = write(&directory.entries);
+        let mut entries = directory.entries.write();
         entries.check_free(at.name, &directory.population)?;
-        let (perm, gid) = inherit(cx, &read(&parent.meta), kind, perm);
+        let (perm, gid) = inherit(cx, &parent.meta.read(), kind, perm);
         let birth = Birth { kind, perm, uid: cx.uid, gid, rdev };
         let inode = Inode::new(birth, body, &self.space)?;
         entries.insert(at.name, Arc::clone(&inode), &directory.population)?;
@@ -93,7 +93,7 @@ impl MemFs {
         }
         let parent = &at.dir.0;
         let directory = parent.directory()?;
-        let mut entries = write(&directory.entries);
+        let mut entries = directory.entries.write();
         entries.check_free(at.name, &directory.population)?;
         inode.add_link()?;
         if let Err(error) = entries.insert(at.name, Arc::clone(inode), &directory.population) {
@@ -108,7 +108,7 @@ impl MemFs {
     pub(super) fn remove_name(&self, at: Place<'_, Node>, want_dir: bool) -> Result<Arc<Inode>> {
         let parent = &at.dir.0;
         let directory = parent.directory()?;
-        let mut entries = write(&directory.entries);
+        let mut entries = directory.entries.write();
         let inode = entries.get(at.name).ok_or(Errno::ENOENT)?;
         match (&inode.body, want_dir) {
             (Body::Directory(doomed), true) => doomed.population.remove()?,
@@ -139,7 +139,7 @@ impl MemFs {
         // directories: which names are directories is known only later. Within one directory no
         // parent changes.
         let two = from.dir.0.ino != to.dir.0.ino;
-        let _tree = two.then(|| lock(&self.tree));
+        let _tree = two.then(|| self.tree.write());
         let mut pair = Pair::lock(&from.dir.0, &to.dir.0)?;
         let moved = Arc::clone(pair.from().get(from.name).ok_or(Errno::ENOENT)?);
         let target = pair.to().get(to.name).map(Arc::clone);

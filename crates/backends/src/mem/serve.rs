@@ -1,8 +1,8 @@
 //! The backend trait of a memory file system: each method checks, then calls the part that does it.
 
 use std::ops::ControlFlow;
-use std::sync::RwLock;
 
+use vfscale::sync::QRwLock;
 use vfscale::{
     Attr, Context, DirEntry, Entry, Errno, FileSystem, FileType, OpenFlags, Place, RenameFlags,
     Result, SeekFor, SetAttr, SetXattr, StatFs,
@@ -12,7 +12,6 @@ use super::content::{Content, SIZE_MAX};
 use super::dir::{COOKIE_DOT, COOKIE_DOT_DOT};
 use super::inode::Body;
 use super::{Handle, MemFs, Node, PAGE, xattr};
-use crate::locks::{read, write};
 
 /// The longest target of a symbolic link, in bytes: a path with its NUL is 4096.
 const TARGET_MAX: usize = 4095;
@@ -72,7 +71,7 @@ impl FileSystem for MemFs {
         let kind =
             if mode >> 12 == 0 { Some(FileType::Regular) } else { FileType::from_mode(mode) };
         let (body, rdev) = match kind.ok_or(Errno::EINVAL)? {
-            FileType::Regular => (Body::Regular(RwLock::new(Content::new(&self.space))), 0),
+            FileType::Regular => (Body::Regular(QRwLock::new(Content::new(&self.space))), 0),
             FileType::Fifo | FileType::Socket => (Body::Special, 0),
             FileType::CharDevice | FileType::BlockDevice => (Body::Special, rdev),
             FileType::Directory | FileType::Symlink => return Err(Errno::EPERM),
@@ -125,7 +124,7 @@ impl FileSystem for MemFs {
         perm: u32,
         flags: OpenFlags,
     ) -> Result<(Entry<Node>, Handle)> {
-        let body = Body::Regular(RwLock::new(Content::new(&self.space)));
+        let body = Body::Regular(QRwLock::new(Content::new(&self.space)));
         let entry = self.make(cx, at, FileType::Regular, perm, 0, body)?;
         let handle = Handle { inode: entry.node.0.clone(), flags };
         Ok((entry, handle))
@@ -145,7 +144,7 @@ impl FileSystem for MemFs {
             }
         }
         if flags.contains(OpenFlags::TRUNCATE) {
-            write(node.0.content()?).set_size(0)?;
+            node.0.content()?.write().set_size(0)?;
             node.0.touch_modified();
         }
         Ok(Handle { inode: node.0.clone(), flags })
@@ -153,7 +152,7 @@ impl FileSystem for MemFs {
 
     fn read(&self, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
         handle.check(OpenFlags::READ)?;
-        let done = read(handle.inode.content()?).read(offset, buf);
+        let done = handle.inode.content()?.read().read(offset, buf);
         if !handle.flags.contains(OpenFlags::NOATIME) {
             handle.inode.touch_accessed();
         }
@@ -162,7 +161,7 @@ impl FileSystem for MemFs {
 
     fn write(&self, handle: &Handle, offset: u64, data: &[u8]) -> Result<usize> {
         handle.check(OpenFlags::WRITE)?;
-        let mut content = write(handle.inode.content()?);
+        let mut content = handle.inode.content()?.write();
         let append = handle.flags.contains(OpenFlags::APPEND);
         let offset = if append { content.size() } else { offset };
         let done = content.write(offset, data)?;
@@ -239,7 +238,7 @@ impl FileSystem for MemFs {
     }
 
     fn seek(&self, handle: &Handle, offset: u64, what: SeekFor) -> Result<u64> {
-        read(handle.inode.content()?).seek(offset, what)
+        handle.inode.content()?.read().seek(offset, what)
     }
 
     fn fallocate(&self, handle: &Handle, mode: u32, offset: u64, len: u64) -> Result<()> {
@@ -252,7 +251,7 @@ impl FileSystem for MemFs {
         }
         handle.check(OpenFlags::WRITE)?;
         let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-        let mut content = write(handle.inode.content()?);
+        let mut content = handle.inode.content()?.write();
         match mode & !KEEP_SIZE {
             0 => content.reserve(offset..end)?,
             PUNCH_HOLE => content.punch(offset..end),
@@ -283,7 +282,7 @@ impl FileSystem for MemFs {
         if to.flags.contains(OpenFlags::APPEND) {
             return Err(Errno::EBADF);
         }
-        let size = read(source).size();
+        let size = source.read().size();
         let len = len.min(size.saturating_sub(from_offset));
         if from.inode.ino == to.inode.ino && from_offset.abs_diff(to_offset) < len {
             return Err(Errno::EINVAL);
@@ -295,23 +294,23 @@ impl FileSystem for MemFs {
         while done < len {
             let (at, onto) = (from_offset + done, to_offset + done);
             // A hole is copied as a hole, so a sparse file stays one.
-            let data = read(source).seek(at, SeekFor::Data).unwrap_or(u64::MAX);
+            let data = source.read().seek(at, SeekFor::Data).unwrap_or(u64::MAX);
             let hole = data.saturating_sub(at).min(len - done);
             if hole > 0 {
-                let mut target = write(target);
+                let mut target = target.write();
                 target.punch(onto..onto + hole);
                 target.grow(onto + hole);
                 done += hole;
                 continue;
             }
-            let end = read(source).seek(at, SeekFor::Hole).unwrap_or(at);
+            let end = source.read().seek(at, SeekFor::Hole).unwrap_or(at);
             let want = end.saturating_sub(at).min(len - done).min(COPY_CHUNK);
             let mut chunk = vec![0; want as usize];
-            let got = read(source).read(at, &mut chunk);
+            let got = source.read().read(at, &mut chunk);
             if got == 0 {
                 break;
             }
-            match write(target).write(onto, &chunk[..got]) {
+            match target.write().write(onto, &chunk[..got]) {
                 Ok(written) => {
                     done += written as u64;
                     if written < got {

@@ -4,13 +4,10 @@
 //! permissions) is the front end's to decide. The name spaces without a meaning here, and `system.`
 //! (access control lists, which nobody would enforce), are refused.
 
-use std::sync::PoisonError;
-
 use vfscale::{Errno, FileType, Result, SetXattr};
 
 use super::inode::{Inode, Meta};
 use super::{NAME_MAX, PAGE};
-use crate::locks::{read, write};
 
 /// The longest value and the longest list of names, in bytes; the system calls cannot say more.
 const VALUE_MAX: usize = 65_536;
@@ -45,7 +42,7 @@ pub(super) fn get(inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
         Err(Errno::EPERM) => return Err(Errno::ENODATA),
         other => other?,
     }
-    read(&inode.meta).xattrs.get(name).cloned().ok_or(Errno::ENODATA)
+    inode.meta.read().xattrs.get(name).cloned().ok_or(Errno::ENODATA)
 }
 
 pub(super) fn set(inode: &Inode, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
@@ -53,7 +50,7 @@ pub(super) fn set(inode: &Inode, name: &[u8], value: &[u8], how: SetXattr) -> Re
     if value.len() > VALUE_MAX {
         return Err(E2BIG);
     }
-    let mut meta = write(&inode.meta);
+    let mut meta = inode.meta.write();
     let old = meta.xattrs.get(name);
     match (how, old.is_some()) {
         (SetXattr::Create, true) => return Err(Errno::EEXIST),
@@ -86,13 +83,13 @@ pub(super) fn set(inode: &Inode, name: &[u8], value: &[u8], how: SetXattr) -> Re
 }
 
 pub(super) fn list(inode: &Inode) -> Vec<u8> {
-    let meta = read(&inode.meta);
+    let meta = inode.meta.read();
     meta.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect()
 }
 
 pub(super) fn remove(inode: &Inode, name: &[u8]) -> Result<()> {
     check_name(inode, name)?;
-    let mut meta = write(&inode.meta);
+    let mut meta = inode.meta.write();
     let before = pages(&meta);
     meta.xattrs.remove(name).ok_or(Errno::ENODATA)?;
     inode.space.give_back_pages(before - pages(&meta));
@@ -103,7 +100,7 @@ pub(super) fn remove(inode: &Inode, name: &[u8]) -> Result<()> {
 
 /// Gives back what the attributes of an inode that is being dropped had taken.
 pub(super) fn give_back(inode: &mut Inode) {
-    let meta = inode.meta.get_mut().unwrap_or_else(PoisonError::into_inner);
+    let meta = inode.meta.get_mut();
     let pages = pages(meta);
     inode.space.give_back_pages(pages);
 }
