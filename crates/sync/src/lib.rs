@@ -2,9 +2,9 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod backoff;
-pub mod combining;
 #[cfg(all(feature = "std", not(loom)))]
 mod biased;
+pub mod combining;
 #[cfg(all(feature = "std", not(loom)))]
 mod counted;
 #[cfg(feature = "std")]
@@ -20,6 +20,8 @@ mod id_list;
 mod list_batch;
 mod lockref;
 mod mcs;
+#[cfg(all(feature = "std", not(loom)))]
+mod mutex;
 mod name_bytes;
 mod park;
 #[cfg(all(feature = "std", not(loom)))]
@@ -39,14 +41,14 @@ pub mod wait;
 
 #[cfg(feature = "std")]
 pub use file_ref::{FileRef, GetFile, PutFile};
+pub use id::{AtomicId, Id};
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub use list_batch::ListBatch;
 pub use lockref::{Get, LockRef, LockRefGuard, Put, PutReturn};
+pub use name_bytes::NameBytes;
 pub use prim::Ordering;
 pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
 pub use seqcount::{SeqCount, SeqLock, SeqLockRead, SeqLockWrite, SeqWrite};
-pub use id::{AtomicId, Id};
-pub use name_bytes::NameBytes;
 
 #[cfg(all(feature = "std", not(loom)))]
 pub use counted::{Counted, Held};

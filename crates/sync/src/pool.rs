@@ -24,6 +24,7 @@
 
 use crate::Id;
 use crate::biased::Biased;
+use crate::mutex::{Mutex, MutexGuard};
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::rcu::{self, Guard};
 use crate::region::Region;
@@ -33,12 +34,6 @@ use std::fmt;
 use std::mem::{ManuallyDrop, align_of, size_of};
 use std::ops::Deref;
 use std::ptr;
-
-#[cfg(shuttle)]
-use shuttle::sync::{Mutex, MutexGuard};
-use std::sync::PoisonError;
-#[cfg(not(shuttle))]
-use std::sync::{Mutex, MutexGuard};
 
 /// What can live in a pool.
 pub trait Slot: Send + Sync + Sized + 'static {
@@ -201,7 +196,7 @@ impl<T: Slot> Pool<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     #[inline]

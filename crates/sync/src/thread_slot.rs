@@ -28,10 +28,10 @@ pub(crate) fn current() -> usize {
 #[cfg(not(any(loom, shuttle)))]
 mod native {
     use super::NONE;
+    use crate::mutex::Mutex;
     use std::cell::Cell;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
-    use std::sync::{Mutex, PoisonError};
 
     /// Not asked for yet.
     const UNSET: usize = usize::MAX - 1;
@@ -53,7 +53,7 @@ mod native {
             // First: whoever runs later in this thread must not use a number that may have a new owner.
             NUMBER.set(NONE);
             // TS-1 (mutex): all this thread did with its number comes before the next owner.
-            let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut registry = REGISTRY.lock();
             registry.free.push(Reverse(self.0));
         }
     }
@@ -66,7 +66,7 @@ mod native {
 
     fn take() -> usize {
         // TS-1 (mutex): after everything the last owner did.
-        let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = REGISTRY.lock();
         if let Some(Reverse(number)) = registry.free.pop() {
             return number;
         }
@@ -93,7 +93,7 @@ mod native {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use std::sync::{Barrier, Mutex};
+    use std::sync::Barrier;
 
     #[test]
     fn a_number_is_stable_within_a_thread() {
@@ -103,16 +103,17 @@ mod tests {
 
     #[test]
     fn live_threads_have_different_numbers() {
-        let seen = Mutex::new(HashSet::new());
         let together = Barrier::new(8);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    assert!(seen.lock().unwrap().insert(current()));
-                    together.wait();
-                });
-            }
+        let seen: HashSet<_> = std::thread::scope(|scope| {
+            let number = || {
+                let number = current();
+                together.wait();
+                number
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(number)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
+        assert_eq!(seen.len(), 8);
     }
 
     #[test]

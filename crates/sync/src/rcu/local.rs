@@ -2,9 +2,9 @@
 
 use super::defer::{Bag, Deferred, Sealed};
 use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
+use crate::mutex::Mutex;
 use crate::prim::{AtomicUsize, Ordering, yield_now};
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sections open in this thread.
@@ -128,7 +128,7 @@ pub(super) fn expedite() {
 
 /// Waits until all calls that were deferred before are done.
 pub(super) fn barrier() {
-    let turn = BARRIER.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = BARRIER.lock();
     let mut taken = Vec::new();
     for record in records() {
         record.steal(|bag| {
@@ -136,7 +136,7 @@ pub(super) fn barrier() {
             taken.extend(std::iter::from_fn(|| bag.take_sealed()));
         });
     }
-    taken.append(&mut lock_orphans());
+    taken.append(&mut ORPHANS.lock());
     ORPHAN_COUNT.store(0, Ordering::Relaxed);
     registry::wait_for(DOMAIN.snapshot(), Wait::Forever);
     LOCAL.with(|local| {
@@ -157,10 +157,6 @@ pub(super) fn barrier() {
         }
     }
     drop(turn);
-}
-
-fn lock_orphans() -> std::sync::MutexGuard<'static, Vec<Sealed>> {
-    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Local {
@@ -280,7 +276,7 @@ impl Local {
             })
         };
         if !rest.is_empty() {
-            let mut orphans = lock_orphans();
+            let mut orphans = ORPHANS.lock();
             orphans.extend(rest);
             ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
         }
@@ -296,7 +292,7 @@ fn take_orphan() -> Option<Sealed> {
     if ORPHAN_COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    let mut orphans = ORPHANS.try_lock().ok()?;
+    let mut orphans = ORPHANS.try_lock()?;
     let ready = orphans.iter().position(|sealed| DOMAIN.is_complete(sealed.grace))?;
     let sealed = orphans.swap_remove(ready);
     ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);

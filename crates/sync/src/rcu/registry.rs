@@ -8,9 +8,9 @@ use super::defer::Bag;
 use super::domain::{Domain, Reader};
 use crate::biased::Biased;
 use crate::fence;
+use crate::mutex::{Mutex, MutexGuard};
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop, yield_now};
 use crossbeam_utils::CachePadded;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The domain of the process.
@@ -151,17 +151,9 @@ pub(super) enum Wait {
     Forever,
 }
 
-fn lock_writers() -> MutexGuard<'static, ()> {
-    WRITERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The lock of the writers, if it is free.
 pub(super) fn try_lock_writers() -> Option<MutexGuard<'static, ()>> {
-    match WRITERS.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
+    WRITERS.try_lock()
 }
 
 /// Waits until the grace period `number`, from one of the domain's snapshots, is over. False if `wait` ran out first.
@@ -181,7 +173,7 @@ pub(super) fn wait_for(number: u64, wait: Wait) -> bool {
                     continue;
                 }
             },
-            Wait::Forever => lock_writers(),
+            Wait::Forever => WRITERS.lock(),
         };
         if DOMAIN.is_complete(number) {
             return true;
