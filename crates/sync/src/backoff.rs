@@ -1,16 +1,17 @@
 //! How a thread waits before it goes to sleep.
 //!
 //! # Why
-//! A lock holder in user space loses its processor at any moment, so spinning has to end. Three rounds of pauses
-//! catch a holder that is running; seven yields catch one that shares our processor; after that sleep.
+//! A lock holder in user space loses its processor at any moment, so spinning has to end. Three
+//! rounds of pauses catch a holder that is running; seven yields catch one that shares our
+//! processor; after that sleep.
 //!
 //! # Steps
 //! 2, 4, 8 pauses · 7 yields · [`Turn::Park`] from then on
 //!
 //! # Who uses it
-//! every slow path of this crate. The step counts are measured: three rounds of pauses are the knee (none costs
-//! 40 % of a contended lock's rate, five gain nothing), and without the yields the worst wait of eight threads on
-//! two processors grows a hundredfold.
+//! every slow path of this crate. The step counts are measured: three rounds of pauses are the knee
+//! (none costs 40 % of a contended lock's rate, five gain nothing), and without the yields the
+//! worst wait of eight threads on two processors grows a hundredfold.
 //!
 //! # Under a model
 //! one yield, then park: a model explores schedules, so the length of a wait means nothing to it.
@@ -28,7 +29,8 @@ const YIELD_ROUNDS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 7 };
 pub enum Turn {
     /// The pause is over: look again.
     Again,
-    /// Nothing came of it in time: go to sleep, or keep yielding where there is nothing to sleep on.
+    /// Nothing came of it in time: go to sleep, or keep yielding where there is nothing to sleep
+    /// on.
     Park,
 }
 
@@ -76,7 +78,8 @@ impl Backoff {
         true
     }
 
-    /// One step of a wait that cannot sleep, because the other side never wakes anybody: it is between two instructions of its own.
+    /// One step of a wait that cannot sleep, because the other side never wakes anybody: it is
+    /// between two instructions of its own.
     #[inline]
     pub fn pause_awake(&mut self) {
         if self.pause() == Turn::Park {

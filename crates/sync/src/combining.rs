@@ -1,18 +1,20 @@
 //! A lock whose holder does the waiting threads' operations for them.
 //!
 //! # Why
-//! When many threads each want one short operation on one structure, handing the lock (and the structure's cache lines) from thread
-//! to thread costs more than the operations. So a waiter describes its operation and one thread, the head of the queue, does a batch.
+//! When many threads each want one short operation on one structure, handing the lock (and the
+//! structure's cache lines) from thread to thread costs more than the operations. So a waiter
+//! describes its operation and one thread, the head of the queue, does a batch.
 //!
 //! # Three ways in
-//! Direct: the lock is free, or becomes so within three rounds of pauses and seven yields. This is the normal case on few
-//! processors, where one thread that keeps the structure in its cache beats any combiner; strict queueing was seven times slower there.
-//! Queued: a node on the caller's stack holds the operation. Whole: [`Combining::with`] lends the structure itself; in the queue its
+//! Direct: the lock is free, or becomes so within three rounds of pauses and seven yields. This is
+//! the normal case on few processors, where one thread that keeps the structure in its cache beats
+//! any combiner; strict queueing was seven times slower there. Queued: a node on the caller's stack
+//! holds the operation. Whole: [`Combining::with`] lends the structure itself; in the queue its
 //! node asks for the lock.
 //!
 //! # Unlock, paid by the sleeper
-//! The holder unlocks with a plain store and looks for a sleeper with a plain load. The sleeper (only ever the head) pays for the
-//! missing barrier with [`crate::fence`]'s heavy side:
+//! The holder unlocks with a plain store and looks for a sleeper with a plain load. The sleeper
+//! (only ever the head) pays for the missing barrier with [`crate::fence`]'s heavy side:
 //! ```text
 //!  T1 holder                             T2 head of the queue
 //!  lock := free
@@ -20,29 +22,35 @@
 //!  reads `flag`: wakes if ASLEEP         heavy
 //!                                        tries the lock again, sleeps while `flag` is unchanged
 //! ```
-//! T1 sees ASLEEP or T2 sees the lock free. T2 sleeps on the flag, which T1 clears, not on the lock, which a third thread may take
-//! again before T2 is asleep.
+//! T1 sees ASLEEP or T2 sees the lock free. T2 sleeps on the flag, which T1 clears, not on the
+//! lock, which a third thread may take again before T2 is asleep.
 //!
 //! # Fairness
-//! Newcomers may pass the queue while the lock is free. A head that was woken and still did not get it closes the gate: from then on
-//! nobody takes the lock past the queue until it has had its turn. The head leaves after one batch.
+//! Newcomers may pass the queue while the lock is free. A head that was woken and still did not get
+//! it closes the gate: from then on nobody takes the lock past the queue until it has had its turn.
+//! The head leaves after one batch.
 //!
 //! # A waiter's node
-//! WAITING -> PARKED (asleep) -> DONE with the answer, or HEAD (the caller is the head now). The swap to DONE or HEAD is the last touch:
-//! the stack frame may be gone right after. Wakes go by address, after the unlock.
+//! WAITING -> PARKED (asleep) -> DONE with the answer, or HEAD (the caller is the head now). The
+//! swap to DONE or HEAD is the last touch: the stack frame may be gone right after. Wakes go by
+//! address, after the unlock.
 //!
 //! # Orderings
 //! - CB-1 unlock (Release) -> lock (Acquire): the structure
-//! - CB-2 node made, swap of `tail` and link (Release) -> the next arrival's swap, the head's read of the link (Acquire)
-//! - CB-3 DONE or HEAD (Release) -> the waiter's read of its phase (Acquire): the waiter finds its operation done
+//! - CB-2 node made, swap of `tail` and link (Release) -> the next arrival's swap, the head's read
+//!   of the link (Acquire)
+//! - CB-3 DONE or HEAD (Release) -> the waiter's read of its phase (Acquire): the waiter finds its
+//!   operation done
 //! - CB-4 holder: free, light, reads `flag` -> sleeper: sets `flag`, heavy, reads the lock
 //!
 //! # Distrust
-//! An operation that panics in the queue ends the process: those behind it could not be told. Done directly, it unlocks. The holder
-//! touches the lock after it unlocked, so never put it in an object that its own unlock may free.
+//! An operation that panics in the queue ends the process: those behind it could not be told. Done
+//! directly, it unlocks. The holder touches the lock after it unlocked, so never put it in an
+//! object that its own unlock may free.
 //!
 //! # Source
-//! list_batch thread (2016), with the corrections of its review. We differ: waiters sleep, the lock may be taken past the queue.
+//! list_batch thread (2016), with the corrections of its review. We differ: waiters sleep, the lock
+//! may be taken past the queue.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -103,8 +111,9 @@ enum Queued {
 /// A structure behind a combining lock.
 ///
 /// # Invariants
-/// `state` is reached only by the thread that set `lock` to HELD, until it stores FREE (CB-1). Every node that `tail` or a `next` leads
-/// to lives on the stack of a thread that waits for its phase, or leads the queue and has not left it.
+/// `state` is reached only by the thread that set `lock` to HELD, until it stores FREE (CB-1).
+/// Every node that `tail` or a `next` leads to lives on the stack of a thread that waits for its
+/// phase, or leads the queue and has not left it.
 pub struct Combining<S: Apply> {
     lock: AtomicU32,
     flag: AtomicU32,
@@ -112,7 +121,8 @@ pub struct Combining<S: Apply> {
     state: UnsafeCell<S>,
 }
 
-// SAFETY: by the first invariant one thread at a time reaches `state`; operations are `Send` by their trait.
+// SAFETY: by the first invariant one thread at a time reaches `state`; operations are `Send` by
+// their trait.
 unsafe impl<S: Apply + Send> Sync for Combining<S> {}
 
 impl<S: Apply> Combining<S> {
@@ -128,7 +138,8 @@ impl<S: Apply> Combining<S> {
         }
     }
 
-    /// Does `op`, or has it done; answers what [`Apply::apply`] answered. Its effect is there on return.
+    /// Does `op`, or has it done; answers what [`Apply::apply`] answered. Its effect is there on
+    /// return.
     #[inline]
     pub fn run(&self, op: S::Op) -> bool {
         match self.try_lock() {
@@ -223,8 +234,8 @@ impl<S: Apply> Combining<S> {
         if before.is_null() {
             return Queued::Head;
         }
-        // SAFETY: by the invariant the node lives: whoever settles or leaves it first waits for our link, since `tail` no longer
-        // leads to it.
+        // SAFETY: by the invariant the node lives: whoever settles or leaves it first waits for our
+        // link, since `tail` no longer leads to it.
         let before = unsafe { &*before };
         // CB-2 Release: our node is finished.
         before.next.store(us, Release);
@@ -253,7 +264,8 @@ impl<S: Apply> Combining<S> {
             let mut backoff = Backoff::new();
             loop {
                 if let Some(locked) = self.take() {
-                    // Relaxed: opens the gate and forgets our sleep. A waker that clears ASLEEP now wakes nobody, or the next head.
+                    // Relaxed: opens the gate and forgets our sleep. A waker that clears ASLEEP now
+                    // wakes nobody, or the next head.
                     self.flag.store(0, Relaxed);
                     return locked;
                 }
@@ -280,7 +292,8 @@ impl<S: Apply> Combining<S> {
         let changed = locked.state().apply(op);
         bomb.defuse();
         let mut wakes = Wakes::new();
-        // A waiter's node is read one step longer than its operation takes: its link is needed to go on.
+        // A waiter's node is read one step longer than its operation takes: its link is needed to
+        // go on.
         let mut done: Option<(*const Node<S::Op>, bool)> = None;
         let mut combined = 0usize;
         loop {
@@ -316,7 +329,8 @@ impl<S: Apply> Combining<S> {
         changed
     }
 
-    /// The node behind `node`. If there is none the queue is empty from here on, and `node` out of it.
+    /// The node behind `node`. If there is none the queue is empty from here on, and `node` out of
+    /// it.
     fn next_of(&self, node: &Node<S::Op>) -> Option<*const Node<S::Op>> {
         // CB-2 Acquire: the node behind is finished.
         let mut next = node.next.load(Acquire);
@@ -355,9 +369,11 @@ impl<Op> Node<Op> {
     }
 }
 
-/// Tells the owner of a node how its wait ends, as the last touch of the node; answers the address to wake, if it sleeps.
+/// Tells the owner of a node how its wait ends, as the last touch of the node; answers the address
+/// to wake, if it sleeps.
 fn settle<Op>(node: *const Node<Op>, phase: u32) -> Option<*const AtomicU32> {
-    // SAFETY: by the invariant of `Combining` the node lives until its phase says otherwise, and the head alone settles it, once.
+    // SAFETY: by the invariant of `Combining` the node lives until its phase says otherwise, and
+    // the head alone settles it, once.
     let address = unsafe { &raw const (*node).phase };
     // SAFETY: as above.
     // CB-3 AcqRel: the operation and all that the head did.
@@ -373,7 +389,8 @@ struct Locked<'a, S: Apply> {
 impl<S: Apply> Locked<'_, S> {
     #[inline]
     fn state(&mut self) -> &mut S {
-        // SAFETY: the guard exists, so HELD is ours (first invariant), and `&mut self` makes this the only borrow.
+        // SAFETY: the guard exists, so HELD is ours (first invariant), and `&mut self` makes this
+        // the only borrow.
         unsafe { &mut *self.owner.state.get() }
     }
 }
@@ -448,7 +465,8 @@ impl Wakes {
     }
 }
 
-/// Lives while the head runs an operation. A panic inside it panics again here, which ends the process.
+/// Lives while the head runs an operation. A panic inside it panics again here, which ends the
+/// process.
 struct EndProcess;
 
 impl EndProcess {

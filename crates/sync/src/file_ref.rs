@@ -1,12 +1,13 @@
 //! A reference count that is taken by one unconditional add, and knows when it is too late.
 //!
 //! # Why
-//! "Add unless zero" as a compare-exchange loop costs a retry per competitor; check-then-add is wrong (the object dies in between,
-//! and a third thread sees the count it was given back). Here a get always adds one, and the value it produced tells whether that
-//! was a reference.
+//! "Add unless zero" as a compare-exchange loop costs a retry per competitor; check-then-add is
+//! wrong (the object dies in between, and a third thread sees the count it was given back). Here a
+//! get always adds one, and the value it produced tells whether that was a reference.
 //!
 //! # Word
-//! references minus one, in zones; a get or a put moves it by one and never out of a zone that is 2^62 wide
+//! references minus one, in zones; a get or a put moves it by one and never out of a zone that is
+//! 2^62 wide
 //! ```text
 //!  0x0000…0 ..= 0x7fff…f   valid       one reference and more
 //!  0x8000…0 ..= 0xbfff…f   saturated   counts are lost: the object leaks, gets fail
@@ -25,27 +26,30 @@
 //! ```text
 //!  0 -> NOREF -> DEAD: Last              DEAD -> DEAD + 1: negative, no reference, and nothing is undone
 //! ```
-//! T1 acts on the value that its own subtraction produced and tries the exchange once. To read the count again would judge another
-//! life of the object.
+//! T1 acts on the value that its own subtraction produced and tries the exchange once. To read the
+//! count again would judge another life of the object.
 //!
 //! # Memory
-//! A put that resurrects and a get that comes too late still touch the word, so the object must stay readable meanwhile: it lives in
-//! a type-stable pool or is freed after a grace period, gets come from inside a read-side section, and [`FileRef::put`] asks for the
-//! guard. A stray get on a slot in its next life is a true reference of that one: who finds an object through a table compares
-//! the table's entry again after the get, and puts on a mismatch.
+//! A put that resurrects and a get that comes too late still touch the word, so the object must
+//! stay readable meanwhile: it lives in a type-stable pool or is freed after a grace period, gets
+//! come from inside a read-side section, and [`FileRef::put`] asks for the guard. A stray get on a
+//! slot in its next life is a true reference of that one: who finds an object through a table
+//! compares the table's entry again after the get, and puts on a mismatch.
 //!
 //! # Orderings
-//! - FR-1 put (Release) -> the exchange NOREF to DEAD (Acquire): all uses come before the destruction
-//! - FR-2 get (SeqCst) and the caller's second read of the table (SeqCst) -> a closer who clears the entry (SeqCst) and then reads the
-//!   count: one of the two sees the other
+//! - FR-1 put (Release) -> the exchange NOREF to DEAD (Acquire): all uses come before the
+//!   destruction
+//! - FR-2 get (SeqCst) and the caller's second read of the table (SeqCst) -> a closer who clears
+//!   the entry (SeqCst) and then reads the count: one of the two sees the other
 //! - FR-3 `reset` (Release) -> get (Acquire half): the new life's fields
 //!
 //! # Distrust
-//! [`FileRef::count`] answers 0 for an object that may live again. Only [`PutFile::Last`] allows destruction.
+//! [`FileRef::count`] answers 0 for an object that may live again. Only [`PutFile::Last`] allows
+//! destruction.
 //!
 //! # Source
-//! kernel file_ref (2024), which met the wish of the fget thread (2020) whose split form was refused; `tests/loom_refuted.rs` keeps
-//! that form, failing.
+//! kernel file_ref (2024), which met the wish of the fget thread (2020) whose split form was
+//! refused; `tests/loom_refuted.rs` keeps that form, failing.
 
 use crate::prim::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 use crate::prim::{AtomicU64, const_fn};
@@ -122,13 +126,15 @@ impl FileRef {
         GetFile::Taken
     }
 
-    /// Drops a reference. After [`PutFile::Last`] no get succeeds any more, and the caller destroys.
+    /// Drops a reference. After [`PutFile::Last`] no get succeeds any more, and the caller
+    /// destroys.
     ///
     /// The guard keeps the word readable between the subtraction and the decision.
     #[inline]
     pub fn put(&self, _guard: &Guard) -> PutFile {
         stats::count(Event::FilePut);
-        // FR-1 Release: our uses. FR-2: whoever reads the count in one order with the gets does so with SeqCst.
+        // FR-1 Release: our uses. FR-2: whoever reads the count in one order with the gets does so
+        // with SeqCst.
         let left = self.0.fetch_sub(1, SeqCst).wrapping_sub(1);
         if is_negative(left) { self.put_slow(left) } else { PutFile::StillLive }
     }
@@ -136,7 +142,8 @@ impl FileRef {
     #[cold]
     fn put_slow(&self, left: u64) -> PutFile {
         if left == NOREF {
-            // FR-1 Acquire: everybody's uses. Once only: a failure means that somebody took a reference meanwhile, and answers for it.
+            // FR-1 Acquire: everybody's uses. Once only: a failure means that somebody took a
+            // reference meanwhile, and answers for it.
             return match self.0.compare_exchange(NOREF, DEAD, AcqRel, Relaxed) {
                 Ok(_) => PutFile::Last,
                 Err(_) => PutFile::StillLive,
@@ -150,7 +157,8 @@ impl FileRef {
 
     /// Makes a fresh object of a dead one: one reference.
     ///
-    /// The last step of preparing an object for reuse: a get through a stale pointer succeeds from here on.
+    /// The last step of preparing an object for reuse: a get through a stale pointer succeeds from
+    /// here on.
     pub fn reset(&self) {
         // FR-3 Release: the fields of the new life.
         self.0.store(0, Release);

@@ -1,20 +1,23 @@
 //! A list that many threads insert into and remove from, with one lock that works for its waiters.
 //!
 //! # Why
-//! A list of all objects of one kind (the inodes of a file system) is changed by everybody and read by hardly anybody. Its lock is
-//! held for a few stores, and under contention costs hundreds of times that.
+//! A list of all objects of one kind (the inodes of a file system) is changed by everybody and read
+//! by hardly anybody. Its lock is held for a few stores, and under contention costs hundreds of
+//! times that.
 //!
 //! # How
-//! An [`IdList`] behind [`Combining`]: operations are direct while the lock is to be had, and beyond that are done in batches by
-//! the head of the queue. `combining` holds the protocol and its orderings.
+//! An [`IdList`] behind [`Combining`]: operations are direct while the lock is to be had, and
+//! beyond that are done in batches by the head of the queue. `combining` holds the protocol and its
+//! orderings.
 //!
 //! # What to expect
-//! On few processors almost everything is direct, and what is gained comes from the lock (a plain store to unlock, waiters that
-//! sleep), not from combining. Combining is for many.
+//! On few processors almost everything is direct, and what is gained comes from the lock (a plain
+//! store to unlock, waiters that sleep), not from combining. Combining is for many.
 //!
 //! # Distrust
-//! [`ListBatch::is_linked`] looks without the lock: fine for who alone adds and removes this object, a hint for others. An operation
-//! that breaks the contract (adding what is on the list) panics, and ends the process if it was queued.
+//! [`ListBatch::is_linked`] looks without the lock: fine for who alone adds and removes this
+//! object, a hint for others. An operation that breaks the contract (adding what is on the list)
+//! panics, and ends the process if it was queued.
 //!
 //! # Source
 //! list_batch thread (2016), which batched the superblock's inode list.
@@ -142,7 +145,8 @@ impl<T: Slot, A: ListAdapter<T>> ListBatch<T, A> {
         self.len() == 0
     }
 
-    /// Lends the list, locked, to `f`: to walk it, or to take many off. Others wait meanwhile, so do it in portions.
+    /// Lends the list, locked, to `f`: to walk it, or to take many off. Others wait meanwhile, so
+    /// do it in portions.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut IdList<T, A>) -> R) -> R {
         self.list.with(|batched| f(&mut batched.0))

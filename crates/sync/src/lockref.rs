@@ -7,15 +7,17 @@
 //! bits 0..32 the lock: HELD, SLEEPERS · bits 32..64 the count, signed
 //!
 //! # Count
-//! 0 referenced by nobody but alive (a cache entry) · above: references · below: dead, for good · `i32::MAX`:
-//! saturated, never counted again, so the object leaks instead of wrapping into death
+//! 0 referenced by nobody but alive (a cache entry) · above: references · below: dead, for good ·
+//! `i32::MAX`: saturated, never counted again, so the object leaks instead of wrapping into death
 //!
 //! # Who writes
-//! Lock half 0: anyone, by compare-exchange. HELD set: the holder alone changes the count; others only add SLEEPERS.
-//! So the count stands still under the lock, and the holder keeps it in its guard.
+//! Lock half 0: anyone, by compare-exchange. HELD set: the holder alone changes the count; others
+//! only add SLEEPERS. So the count stands still under the lock, and the holder keeps it in its
+//! guard.
 //!
 //! # Unlock
-//! one 64-bit swap of (count, free): the last touch of the object. A wake afterwards goes by address.
+//! one 64-bit swap of (count, free): the last touch of the object. A wake afterwards goes by
+//! address.
 //!
 //! # A race, step by step
 //! ```text
@@ -35,21 +37,24 @@
 //! ```
 //!
 //! # Back to fast
-//! A locked word does not send everybody to the lock for good: each operation spins for a bounded time and tries
-//! without the lock again, and only then locks.
+//! A locked word does not send everybody to the lock for good: each operation spins for a bounded
+//! time and tries without the lock again, and only then locks.
 //!
 //! # Orderings
-//! - LR-1 every drop (Release) -> the take of the lock and the drop that reach zero (Acquire): uses come before teardown
+//! - LR-1 every drop (Release) -> the take of the lock and the drop that reach zero (Acquire): uses
+//!   come before teardown
 //! - LR-2 unlock (Release) -> lock (Acquire): the fields the lock guards
-//! - LR-3 unlock, a drop and `reset` (Release) -> `get_not_zero`, `get_not_dead` (Acquire): who gets a reference from a stale id
-//!   sees what the last holder wrote
+//! - LR-3 unlock, a drop and `reset` (Release) -> `get_not_zero`, `get_not_dead` (Acquire): who
+//!   gets a reference from a stale id sees what the last holder wrote
 //!
 //! # Distrust
-//! `count` and `is_dead` without the lock are old when they return. A count of zero read from outside allows nothing.
+//! `count` and `is_dead` without the lock are old when they return. A count of zero read from
+//! outside allows nothing.
 //!
 //! # Source
-//! kernel lockref (2013). We differ: contended compare-exchanges keep away for a few pauses (measured 1.6 times the
-//! rate of trying at once, at the price of uneven turns), the count saturates, the lock sleeps.
+//! kernel lockref (2013). We differ: contended compare-exchanges keep away for a few pauses
+//! (measured 1.6 times the rate of trying at once, at the price of uneven turns), the count
+//! saturates, the lock sleeps.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -68,13 +73,14 @@ const HELD: u64 = 1;
 const SLEEPERS: u64 = 2;
 /// A count that is no longer counted.
 const SATURATED: i32 = i32::MAX;
-/// What `mark_dead` stores: in the middle of the negative numbers, so that no stray step leaves them.
+/// What `mark_dead` stores: in the middle of the negative numbers, so that no stray step leaves
+/// them.
 const DEAD: i32 = i32::MIN / 2;
 
 /// Failed compare-exchanges before an operation gives up on the lock-free way.
 const TRIES: u32 = if cfg!(any(loom, shuttle)) { 3 } else { 100 };
-/// Pauses after the first failed compare-exchange; they double up to the second figure. Staying away lets the winner do many
-/// operations in its own cache.
+/// Pauses after the first failed compare-exchange; they double up to the second figure. Staying
+/// away lets the winner do many operations in its own cache.
 const PAUSES: (u32, u32) = if cfg!(any(loom, shuttle)) { (0, 0) } else { (16, 64) };
 
 const fn pack(count: i32, lock: u64) -> u64 {
@@ -115,7 +121,8 @@ pub enum Get {
 pub enum PutReturn {
     /// The reference is gone and this many are left, possibly none.
     Left(u32),
-    /// Nothing changed: the word is locked or contended, or the count was not positive. Lock it and do it by hand.
+    /// Nothing changed: the word is locked or contended, or the count was not positive. Lock it and
+    /// do it by hand.
     Busy,
 }
 
@@ -125,7 +132,8 @@ pub enum PutReturn {
 pub enum Put<'a, T> {
     /// The reference is gone; others are left.
     StillLive,
-    /// It was the last one, or the object is dead already: the count is unchanged and the caller holds the lock.
+    /// It was the last one, or the object is dead already: the count is unchanged and the caller
+    /// holds the lock.
     LastLocked(LockRefGuard<'a, T>),
 }
 
@@ -147,13 +155,15 @@ pub enum Put<'a, T> {
 /// ```
 ///
 /// # Invariants
-/// `value` is touched only by the thread whose compare-exchange set HELD, until its swap clears it (LR-2).
+/// `value` is touched only by the thread whose compare-exchange set HELD, until its swap clears it
+/// (LR-2).
 pub struct LockRef<T = ()> {
     word: AtomicU64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: by the invariant one thread at a time reaches `value`, so sharing a `LockRef` only ever moves the `T` between threads.
+// SAFETY: by the invariant one thread at a time reaches `value`, so sharing a `LockRef` only ever
+// moves the `T` between threads.
 unsafe impl<T: Send> Sync for LockRef<T> {}
 
 /// What an operation makes of a count it read while the lock was free.
@@ -209,7 +219,8 @@ impl<T> LockRef<T> {
         self.get_if(|count| count > 0)
     }
 
-    /// Takes a reference unless the object is dead. Zero is fine: an unused cache entry comes back into use.
+    /// Takes a reference unless the object is dead. Zero is fine: an unused cache entry comes back
+    /// into use.
     #[inline]
     pub fn get_not_dead(&self) -> Get {
         self.get_if(|count| count >= 0)
@@ -262,11 +273,13 @@ impl<T> LockRef<T> {
     /// The count as it was a moment ago; negative once dead.
     #[inline]
     pub fn count(&self) -> i32 {
-        // Relaxed: a hint; whoever acts on it re-checks under the lock (LR-2) or by a successful get (LR-3).
+        // Relaxed: a hint; whoever acts on it re-checks under the lock (LR-2) or by a successful
+        // get (LR-3).
         Snapshot(self.word.load(Relaxed)).count()
     }
 
-    /// Whether the object was dead a moment ago. Dead stays dead, so `true` is final; `false` is reliable only under the lock.
+    /// Whether the object was dead a moment ago. Dead stays dead, so `true` is final; `false` is
+    /// reliable only under the lock.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.count() < 0
@@ -313,7 +326,8 @@ impl<T> LockRef<T> {
                 continue;
             }
             if !seen.has(SLEEPERS) {
-                // Relaxed: the bit carries no data. The holder's swap either comes first and fails this, or answers the bit.
+                // Relaxed: the bit carries no data. The holder's swap either comes first and fails
+                // this, or answers the bit.
                 let marked =
                     self.word.compare_exchange(seen.0, seen.0 | SLEEPERS, Relaxed, Relaxed);
                 if marked.is_err() {
@@ -328,7 +342,8 @@ impl<T> LockRef<T> {
 
     #[inline]
     fn take_from(&self, seen: Snapshot, bits: u64) -> Result<LockRefGuard<'_, T>, Snapshot> {
-        // LR-1, LR-2 Acquire: all uses before their drops, and all earlier critical sections, come before ours.
+        // LR-1, LR-2 Acquire: all uses before their drops, and all earlier critical sections, come
+        // before ours.
         match self.word.compare_exchange_weak(seen.0, seen.0 | bits, Acquire, Relaxed) {
             Ok(_) => Ok(LockRefGuard { lock: self, count: seen.count(), exclusive: PhantomData }),
             Err(fresh) => Err(Snapshot(fresh)),
@@ -344,7 +359,8 @@ impl<T> LockRef<T> {
             "LockRef::reset of a locked object: somebody found it"
         );
         let count = if count > i32::MAX as u32 { SATURATED } else { count.cast_signed() };
-        // LR-3 Release: the fields written so far come with the count, even for who holds a stale id.
+        // LR-3 Release: the fields written so far come with the count, even for who holds a stale
+        // id.
         self.word.store(pack(count, 0), Release);
     }
 
@@ -361,7 +377,8 @@ impl<T> LockRef<T> {
         if seen.is_free()
             && let Step::To(count) = step(seen.count())
         {
-            // LR-1 Release, so that a drop comes after our uses; Acquire for the drop that reaches zero.
+            // LR-1 Release, so that a drop comes after our uses; Acquire for the drop that reaches
+            // zero.
             // LR-3 Acquire: a reference got from a stale id sees what the last holder wrote.
             let (old, new) = (seen.0, pack(count, 0));
             if self.word.compare_exchange_weak(old, new, AcqRel, Relaxed).is_ok() {
@@ -372,7 +389,8 @@ impl<T> LockRef<T> {
         self.update_slow(step)
     }
 
-    /// All that did not go through at the first try: contention, a held lock, a saturated count, a refusal.
+    /// All that did not go through at the first try: contention, a held lock, a saturated count, a
+    /// refusal.
     #[cold]
     fn update_slow(&self, step: impl Fn(i32) -> Step) -> Fast {
         let mut backoff = Backoff::new();
@@ -503,7 +521,8 @@ impl<T> Deref for LockRefGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so HELD is ours (invariant of `LockRef`), and `&self` rules out our own `&mut T`.
+        // SAFETY: the guard exists, so HELD is ours (invariant of `LockRef`), and `&self` rules out
+        // our own `&mut T`.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -511,7 +530,8 @@ impl<T> Deref for LockRefGuard<'_, T> {
 impl<T> DerefMut for LockRefGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so HELD is ours (invariant of `LockRef`), and `&mut self` makes this the only borrow.
+        // SAFETY: the guard exists, so HELD is ours (invariant of `LockRef`), and `&mut self` makes
+        // this the only borrow.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -520,8 +540,8 @@ impl<T> Drop for LockRefGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let word = &raw const self.lock.word;
-        // LR-2 Release: our critical section. LR-3 Release: for who gets a reference next. Not a store: a waiter may be adding
-        // SLEEPERS at this moment. The last touch of the object.
+        // LR-2 Release: our critical section. LR-3 Release: for who gets a reference next. Not a
+        // store: a waiter may be adding SLEEPERS at this moment. The last touch of the object.
         let old = Snapshot(self.lock.word.swap(pack(self.count, 0), Release));
         if old.has(SLEEPERS) {
             wake(word, LOW_HALF, 1);

@@ -1,12 +1,13 @@
 //! A queue of waiting threads, each asleep on its own stack.
 //!
 //! # Why
-//! Strictly first come, first served, and a waiter touches only its own line: neither a futex queue (a woken waiter goes to its
-//! end again) nor a ticket (everybody spins on one word, and on a sleeping neighbour) gives both.
+//! Strictly first come, first served, and a waiter touches only its own line: neither a futex queue
+//! (a woken waiter goes to its end again) nor a ticket (everybody spins on one word, and on a
+//! sleeping neighbour) gives both.
 //!
 //! # Shape
-//! `tail` points at the last node. A node points at the one behind it. The first node's owner is the *head*: it alone may do what
-//! the queue is for, then passes the place on.
+//! `tail` points at the last node. A node points at the one behind it. The first node's owner is
+//! the *head*: it alone may do what the queue is for, then passes the place on.
 //!
 //! # A hand-over, step by step
 //! ```text
@@ -19,10 +20,12 @@
 //! ```
 //!
 //! # Orderings
-//! - MQ-1 node made, swap of `tail` (Release) -> the next arrival's swap (Acquire): it links itself into a finished node
+//! - MQ-1 node made, swap of `tail` (Release) -> the next arrival's swap (Acquire): it links itself
+//!   into a finished node
 //! - MQ-2 link (Release) -> the head's read of it (Acquire): the node behind is finished
-//! - MQ-3 state becomes HEAD (Release) -> the waiter's read of it (Acquire): the former head's last touch of the node comes before
-//!   the frame is used for something else (no checker of ours sees the lack of it), and all it did as head comes before too
+//! - MQ-3 state becomes HEAD (Release) -> the waiter's read of it (Acquire): the former head's last
+//!   touch of the node comes before the frame is used for something else (no checker of ours sees
+//!   the lack of it), and all it did as head comes before too
 
 use core::ptr;
 
@@ -44,8 +47,8 @@ struct Node {
 /// The queue. One word.
 ///
 /// # Invariants
-/// Every node that `tail` or a `next` leads to lives on the stack of a thread inside [`McsQueue::at_head`], which does not return
-/// before no pointer leads to its node any more.
+/// Every node that `tail` or a `next` leads to lives on the stack of a thread inside
+/// [`McsQueue::at_head`], which does not return before no pointer leads to its node any more.
 #[derive(Debug)]
 pub(crate) struct McsQueue {
     tail: AtomicPtr<Node>,
@@ -91,8 +94,8 @@ impl Turn<'_> {
         if before.is_null() {
             return;
         }
-        // SAFETY: by the queue's invariant the node lives: its owner cannot leave before it has seen our link, since `tail` no
-        // longer leads to it.
+        // SAFETY: by the queue's invariant the node lives: its owner cannot leave before it has
+        // seen our link, since `tail` no longer leads to it.
         let before = unsafe { &*before };
         // MQ-2 Release: our node is finished.
         before.next.store(self.node_pointer(), Release);
@@ -115,7 +118,8 @@ impl Drop for Turn<'_> {
         let mut next = self.node.next.load(Acquire);
         if next.is_null() {
             let us = self.node_pointer();
-            // MQ-3 Release: what we did as head, for who finds the queue empty (its swap is MQ-1's Acquire).
+            // MQ-3 Release: what we did as head, for who finds the queue empty (its swap is MQ-1's
+            // Acquire).
             if self.queue.tail.compare_exchange(us, ptr::null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
@@ -127,7 +131,8 @@ impl Drop for Turn<'_> {
                 next = self.node.next.load(Acquire);
             }
         }
-        // SAFETY: by the queue's invariant the node lives until its owner has seen HEAD, which only we write.
+        // SAFETY: by the queue's invariant the node lives until its owner has seen HEAD, which only
+        // we write.
         let state = unsafe { &raw const (*next).state };
         // SAFETY: as above; the swap is the last touch.
         // MQ-3 AcqRel: what we did as head.

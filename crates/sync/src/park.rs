@@ -1,35 +1,41 @@
 //! Sleeping on half a word, and waking by address.
 //!
 //! # Why
-//! Every slow path ends here: [`park`] sleeps while a 32-bit word, or one half of a 64-bit one, holds a value.
+//! Every slow path ends here: [`park`] sleeps while a 32-bit word, or one half of a 64-bit one,
+//! holds a value.
 //!
 //! # Contract
-//! The sleeper names the value it saw; if the word differs the call returns at once. It may also return for no
-//! reason. So every caller loops over its own condition. A waker changes the word first, then wakes.
+//! The sleeper names the value it saw; if the word differs the call returns at once. It may also
+//! return for no reason. So every caller loops over its own condition. A waker changes the word
+//! first, then wakes.
 //!
 //! # By address
-//! [`wake`] takes a raw pointer and never reads through it: the object may be gone already. A thread that sleeps on
-//! whatever lives there now is woken for no reason, which the contract allows.
+//! [`wake`] takes a raw pointer and never reads through it: the object may be gone already. A
+//! thread that sleeps on whatever lives there now is woken for no reason, which the contract
+//! allows.
 //!
 //! # One width
 //! The kernel compares 32 bits. Rust code reads and writes the word in one width only.
 //!
 //! # Three bodies
-//! futex (Linux with `std`) · a table with a condition variable per sleeper (loom, shuttle), which loses a wake-up
-//! exactly when the protocol does · a pause or yield (elsewhere), so that the caller's loop spins
+//! futex (Linux with `std`) · a table with a condition variable per sleeper (loom, shuttle), which
+//! loses a wake-up exactly when the protocol does · a pause or yield (elsewhere), so that the
+//! caller's loop spins
 //!
 //! # Not modelled
-//! The table's mutex orders waker and sleeper; a futex promises no such thing to Rust. So every caller takes its
-//! orderings from its own words.
+//! The table's mutex orders waker and sleeper; a futex promises no such thing to Rust. So every
+//! caller takes its orderings from its own words.
 
 use crate::prim::{AtomicU32, AtomicU64};
 
 /// The half of a 64-bit word that a sleeper compares: the less significant one.
 pub(crate) const LOW_HALF: u64 = 0xffff_ffff;
 
-/// Sleeps while the half of `word` that `mask` covers equals `expected` (given in place, not shifted).
+/// Sleeps while the half of `word` that `mask` covers equals `expected` (given in place, not
+/// shifted).
 ///
-/// `mask` is one aligned half. The caller has made sure that the other half cannot matter: it is frozen, or meaningless.
+/// `mask` is one aligned half. The caller has made sure that the other half cannot matter: it is
+/// frozen, or meaningless.
 #[cold]
 pub(crate) fn park(word: &AtomicU64, mask: u64, expected: u64) {
     debug_assert!(mask == LOW_HALF || mask == !LOW_HALF, "a futex compares one aligned half");
@@ -77,8 +83,9 @@ mod imp {
 
     fn futex_wait(address: *const u32, expected: u32) {
         let forever = core::ptr::null::<libc::timespec>();
-        // SAFETY: the kernel reads 32 bits at `address`, which lies inside an atomic word that the caller borrows for the whole
-        // call; it writes nothing. Every outcome (woken, value differs, interrupted) means the same to the caller: look again.
+        // SAFETY: the kernel reads 32 bits at `address`, which lies inside an atomic word that the
+        // caller borrows for the whole call; it writes nothing. Every outcome (woken, value
+        // differs, interrupted) means the same to the caller: look again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -92,7 +99,8 @@ mod imp {
 
     pub(super) fn wake(address: *const u32, n: u32) {
         let n = i32::try_from(n).unwrap_or(i32::MAX);
-        // SAFETY: a private wake uses `address` as a key and does not read through it, so it may even be stale.
+        // SAFETY: a private wake uses `address` as a key and does not read through it, so it may
+        // even be stale.
         unsafe {
             libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, n);
         }
@@ -103,7 +111,8 @@ mod imp {
 mod imp {
     use super::{AtomicU32, AtomicU64};
 
-    /// Nothing to sleep on: give the processor away where that is possible, and let the caller look again.
+    /// Nothing to sleep on: give the processor away where that is possible, and let the caller look
+    /// again.
     pub(super) fn park(_: &AtomicU64, _: u64, _: u64) {
         crate::prim::yield_now();
     }
@@ -126,7 +135,8 @@ mod imp {
     use shuttle as model;
 
     use model::sync::{Condvar, Mutex};
-    // Not the model's: a deadlock that the model reports unwinds through the sleepers, and no word of theirs may take part.
+    // Not the model's: a deadlock that the model reports unwinds through the sleepers, and no word
+    // of theirs may take part.
     use std::sync::Arc;
 
     struct Sleeper {
@@ -145,7 +155,8 @@ mod imp {
         static ref TABLE: Mutex<Table> = Mutex::new(Table::default());
     }
 
-    /// Compares and enqueues in one step under the table's lock, as the kernel does under its bucket's.
+    /// Compares and enqueues in one step under the table's lock, as the kernel does under its
+    /// bucket's.
     fn sleep(address: *const u32, still_expected: impl FnOnce() -> bool) {
         let mut table = TABLE.lock().unwrap();
         if !still_expected() {
@@ -161,7 +172,8 @@ mod imp {
     }
 
     pub(super) fn park(word: &AtomicU64, mask: u64, expected: u64) {
-        // Relaxed: a waker takes the table's lock after its store, so a sleeper that comes later sees that store.
+        // Relaxed: a waker takes the table's lock after its store, so a sleeper that comes later
+        // sees that store.
         sleep(half_address(word, mask), || word.load(Relaxed) & mask == expected);
     }
 

@@ -1,27 +1,31 @@
-//! A fair reader-writer lock: whoever cannot have it soon queues, and a waiting writer holds newcomers off.
+//! A fair reader-writer lock: whoever cannot have it soon queues, and a waiting writer holds
+//! newcomers off.
 //!
 //! # Why
-//! A lock that prefers readers starves a writer, one that prefers writers starves readers, and a queue that only spins collapses
-//! as soon as its first thread loses the processor.
+//! A lock that prefers readers starves a writer, one that prefers writers starves readers, and a
+//! queue that only spins collapses as soon as its first thread loses the processor.
 //!
 //! # Word
-//! bit 0 WRITER: held exclusively · bit 1 WAITING: the head of the queue is a writer, nobody passes · bit 2 PARKED: the head sleeps ·
-//! bits 3..31 readers · bit 31 too many readers
+//! bit 0 WRITER: held exclusively · bit 1 WAITING: the head of the queue is a writer, nobody passes
+//! · bit 2 PARKED: the head sleeps · bits 3..31 readers · bit 31 too many readers
 //!
 //! # Reader
-//! Adds itself; was neither WRITER nor WAITING set, it is in. Else it takes itself out again, tries for three rounds of pauses and
-//! seven yields (each try a load, so a crowd does not disturb), then queues. As head it adds itself for good and waits only for WRITER.
+//! Adds itself; was neither WRITER nor WAITING set, it is in. Else it takes itself out again, tries
+//! for three rounds of pauses and seven yields (each try a load, so a crowd does not disturb), then
+//! queues. As head it adds itself for good and waits only for WRITER.
 //!
 //! # Writer
-//! One compare-exchange if nobody is there. Else three rounds of pauses, then the queue. As head it sets WAITING at once and keeps
-//! it while it yields and sleeps: a writer that yields before it announced itself waits a thousand times longer than one that does not.
+//! One compare-exchange if nobody is there. Else three rounds of pauses, then the queue. As head it
+//! sets WAITING at once and keeps it while it yields and sleeps: a writer that yields before it
+//! announced itself waits a thousand times longer than one that does not.
 //!
 //! # Fairness
-//! Passing others is possible only before queueing, a bounded number of times. The queue is strictly first come, first served.
+//! Passing others is possible only before queueing, a bounded number of times. The queue is
+//! strictly first come, first served.
 //!
 //! # Sleep
-//! Waiters behind the head sleep on their own nodes. The head cannot sleep on the word, which readers change all the time; it sleeps
-//! on `gate`, which changes once per wake-up.
+//! Waiters behind the head sleep on their own nodes. The head cannot sleep on the word, which
+//! readers change all the time; it sleeps on `gate`, which changes once per wake-up.
 //! ```text
 //!  H head, a writer                      R last reader
 //!  reads gate 7, then (R, WAITING)
@@ -34,21 +38,25 @@
 //!
 //! # Orderings
 //! - QR-1 write unlock (Release) -> a reader's add, or the head's second read of the word (Acquire)
-//! - QR-2 read unlock and write unlock (Release) -> the compare-exchange that takes WRITER (Acquire). On the exchange, not on the
-//!   read before it: in between a reader can come and go, and its reads would not be ordered before our writes
-//! - QR-3 the head reads `gate`, then sets PARKED (Release) -> the waker clears PARKED (Acquire), then changes `gate`: the change is
-//!   later than the head's read
-//! - QR-4 change of `gate` (Release) -> the head's read of it (Acquire): who has seen the change has seen PARKED cleared, and sets it
-//!   again before it sleeps
+//! - QR-2 read unlock and write unlock (Release) -> the compare-exchange that takes WRITER
+//!   (Acquire). On the exchange, not on the read before it: in between a reader can come and go,
+//!   and its reads would not be ordered before our writes
+//! - QR-3 the head reads `gate`, then sets PARKED (Release) -> the waker clears PARKED (Acquire),
+//!   then changes `gate`: the change is later than the head's read. The models do not see the lack
+//!   of it, since loom lets no read return a later write
+//! - QR-4 change of `gate` (Release) -> the head's read of it (Acquire): who has seen the change
+//!   has seen PARKED cleared, and sets it again before it sleeps
 //!
 //! # Distrust
-//! A thread that reads twice can wait for a writer that waits for it. The waker touches the lock after it unlocked, so never put it
-//! in an object that its own unlock may free. A panic unlocks and poisons nothing.
+//! A thread that reads twice can wait for a writer that waits for it. The waker touches the lock
+//! after it unlocked, so never put it in an object that its own unlock may free. A panic unlocks
+//! and poisons nothing.
 //!
 //! # Source
-//! kernel qrwlock, with WAITING set by OR as since 2017 (the 2015 form, setting it only while no writer is in, starves the head). We
-//! differ: the queue sleeps, and tries are made before queueing (1.6 times the best other lock at 2 threads, 3.8 times at 8 on 2
-//! processors, 5 reads to 1 write).
+//! kernel qrwlock, with WAITING set by OR as since 2017 (the 2015 form, setting it only while no
+//! writer is in, starves the head). We differ: the queue sleeps, and tries are made before queueing
+//! (1.6 times the best other lock at 2 threads, 3.8 times at 8 on 2 processors, 5 reads to 1
+//! write).
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -83,8 +91,9 @@ const READERS: u32 = !(READER - 1);
 /// ```
 ///
 /// # Invariants
-/// `value` is reached mutably only between a compare-exchange that set WRITER from a word without readers and the subtraction that
-/// clears it, and shared only by a thread that is counted as a reader in a word without WRITER (QR-1, QR-2).
+/// `value` is reached mutably only between a compare-exchange that set WRITER from a word without
+/// readers and the subtraction that clears it, and shared only by a thread that is counted as a
+/// reader in a word without WRITER (QR-1, QR-2).
 pub struct QRwLock<T: ?Sized> {
     word: AtomicU32,
     /// Where the head of the queue sleeps: changes with every wake-up.
@@ -93,7 +102,8 @@ pub struct QRwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: by the invariant readers share `&T` (so `T: Sync`), and writers hand the value from thread to thread (so `T: Send`).
+// SAFETY: by the invariant readers share `&T` (so `T: Sync`), and writers hand the value from
+// thread to thread (so `T: Send`).
 unsafe impl<T: ?Sized + Send + Sync> Sync for QRwLock<T> {}
 
 impl<T> QRwLock<T> {
@@ -144,12 +154,14 @@ impl<T: ?Sized> QRwLock<T> {
             }
         }
         self.queue.at_head(|| {
-            // Nobody but the head sets WAITING, so only WRITER can be in the way, and once it is gone no writer passes our count.
+            // Nobody but the head sets WAITING, so only WRITER can be in the way, and once it is
+            // gone no writer passes our count.
             // QR-1 Acquire: what the writers before us wrote, if none is in.
             let old = self.word.fetch_add(READER, Acquire);
             if old & WRITER != 0 {
                 let _ = self.await_clear(WRITER);
-                // QR-1 Acquire: as above, now that none is in. No fence, which the thread sanitizer would not see.
+                // QR-1 Acquire: as above, now that none is in. No fence, which the thread sanitizer
+                // would not see.
                 self.word.load(Acquire);
             }
         });
@@ -193,9 +205,11 @@ impl<T: ?Sized> QRwLock<T> {
     fn await_clear(&self, bits: u32) -> u32 {
         let mut backoff = Backoff::new();
         loop {
-            // QR-4 Acquire: if this change was made after PARKED was cleared, the next line sees it cleared.
+            // QR-4 Acquire: if this change was made after PARKED was cleared, the next line sees it
+            // cleared.
             let gate = self.gate.load(Acquire);
-            // Relaxed: the caller acquires, a reader by its fence (QR-1), a writer by its exchange (QR-2).
+            // Relaxed: the caller acquires, a reader by a second read (QR-1), a writer by its
+            // exchange (QR-2).
             let seen = self.word.load(Relaxed);
             if seen & bits == 0 {
                 return seen;
@@ -246,7 +260,8 @@ impl<T: ?Sized> QRwLock<T> {
     fn try_set_writer(&self) -> bool {
         // Relaxed: the compare-exchange re-checks it.
         let mut seen = self.word.load(Relaxed);
-        // PARKED may be left over from a head that has gone, or belong to one that is about to look: it stays.
+        // PARKED may be left over from a head that has gone, or belong to one that is about to
+        // look: it stays.
         while seen & !PARKED == 0 {
             // QR-2 Acquire: reads and writes of all holders before us.
             match self.word.compare_exchange_weak(seen, seen | WRITER, Acquire, Relaxed) {
@@ -272,7 +287,8 @@ impl<T: ?Sized> QRwLock<T> {
     fn unlock_shared(&self) {
         // QR-2 Release: our reads come before the next writer's writes.
         let old = self.word.fetch_sub(READER, Release);
-        // A sleeping head that is a writer waits for the last reader; one that is a reader counts itself, so never sees this.
+        // A sleeping head that is a writer waits for the last reader; one that is a reader counts
+        // itself, so never sees this.
         if old & (READERS | PARKED) == READER | PARKED {
             self.wake_head();
         }
@@ -327,7 +343,8 @@ impl<T: ?Sized> Deref for QRwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so we are counted and WRITER is not set (invariant of `QRwLock`).
+        // SAFETY: the guard exists, so we are counted and WRITER is not set (invariant of
+        // `QRwLock`).
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -358,7 +375,8 @@ impl<T: ?Sized> Deref for QRwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&self` rules out our own `&mut T`.
+        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&self` rules
+        // out our own `&mut T`.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -366,7 +384,8 @@ impl<T: ?Sized> Deref for QRwLockWriteGuard<'_, T> {
 impl<T: ?Sized> DerefMut for QRwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&mut self` makes this the only borrow.
+        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&mut self`
+        // makes this the only borrow.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,8 +1,8 @@
 //! The smallest lock that sleeps: for a structure that already has its data elsewhere.
 //!
 //! # Word
-//! FREE · HELD · HELD_SLEEPERS (somebody may sleep; a thread that has slept takes the lock with this value, since
-//! others may sleep on)
+//! FREE · HELD · HELD_SLEEPERS (somebody may sleep; a thread that has slept takes the lock with
+//! this value, since others may sleep on)
 //!
 //! # Orderings
 //! - RL-1 unlock (Release) -> lock (Acquire): whatever the lock guards

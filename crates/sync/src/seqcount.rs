@@ -4,26 +4,30 @@
 //! A reader of several fields notices that they changed under it, at the cost of two loads.
 //!
 //! # Reader
-//! `begin` -> read the fields (relaxed atomics) -> `retry`: `true` means that what was read may be mixed
+//! `begin` -> read the fields (relaxed atomics) -> `retry`: `true` means that what was read may be
+//! mixed
 //!
 //! # Writer
 //! holds the lock that orders writers: odd -> write the fields (relaxed atomics) -> even
 //!
 //! # Never waits
-//! [`SeqCount::begin`] clears the low bit of what it reads. If a writer was at work, no value of the sequence equals
-//! that, and `retry` sends the reader round again: readers do not spin on a writer that lost its processor.
+//! [`SeqCount::begin`] clears the low bit of what it reads. If a writer was at work, no value of
+//! the sequence equals that, and `retry` sends the reader round again: readers do not spin on a
+//! writer that lost its processor.
 //!
 //! # Two types
-//! [`SeqCount`] leaves the writers' lock to its owner. [`SeqLock`] brings one, which a reader that has retried often
-//! enough takes too.
+//! [`SeqCount`] leaves the writers' lock to its owner. [`SeqLock`] brings one, which a reader that
+//! has retried often enough takes too.
 //!
 //! # Wraps
 //! after 2^31 writes. A reader that sleeps through exactly that many is fooled; nobody has met one.
 //!
 //! # Orderings
-//! - SQ-1 end of a write (Release) -> `begin` (Acquire): a reader that starts at this number sees that write whole
-//! - SQ-2 after the odd number, fence (Release) before the fields -> fence (Acquire) in `retry`, before the number is read again: a
-//!   reader that saw any new field sees the odd number or a later one
+//! - SQ-1 end of a write (Release) -> `begin` (Acquire): a reader that starts at this number sees
+//!   that write whole
+//! - SQ-2 after the odd number, fence (Release) before the fields -> fence (Acquire) in `retry`,
+//!   before the number is read again: a reader that saw any new field sees the odd number or a
+//!   later one
 
 use crate::backoff::{Backoff, Turn};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
@@ -55,13 +59,15 @@ impl SeqCount {
     #[inline]
     #[must_use = "true means that what was read may be mixed"]
     pub fn retry(&self, start: u32) -> bool {
-        // SQ-2 Acquire: if one of our reads saw a field of a writer, the next load sees its odd number.
+        // SQ-2 Acquire: if one of our reads saw a field of a writer, the next load sees its odd
+        // number.
         fence(Acquire);
         // Relaxed: ordered by the fence.
         self.0.load(Relaxed) != start
     }
 
-    /// The number as it is, odd during a write. For a writer, who holds the lock, or for a statistic.
+    /// The number as it is, odd during a write. For a writer, who holds the lock, or for a
+    /// statistic.
     #[inline]
     #[must_use]
     pub fn value(&self) -> u32 {
@@ -69,7 +75,8 @@ impl SeqCount {
         self.0.load(Relaxed)
     }
 
-    /// Starts a write, which ends when the guard is dropped. The caller holds the lock that orders writers.
+    /// Starts a write, which ends when the guard is dropped. The caller holds the lock that orders
+    /// writers.
     #[inline]
     pub fn write(&self) -> SeqWrite<'_> {
         // Relaxed: writers are ordered by their lock, readers by the fence.
@@ -84,7 +91,8 @@ impl SeqCount {
         SeqWrite { count: self, end: start.wrapping_add(2) }
     }
 
-    /// Makes every read that is under way retry, without a write. The caller holds the lock that orders writers.
+    /// Makes every read that is under way retry, without a write. The caller holds the lock that
+    /// orders writers.
     #[inline]
     pub fn invalidate(&self) {
         // Relaxed: writers are ordered by their lock.
@@ -155,7 +163,8 @@ impl SeqLock {
         }
     }
 
-    /// Starts a read. Gives a writer at work a few steps to finish; if it does not, the read will be told to retry.
+    /// Starts a read. Gives a writer at work a few steps to finish; if it does not, the read will
+    /// be told to retry.
     #[inline]
     #[must_use = "the read ends with `read_retry` of this number"]
     pub fn read_begin(&self) -> u32 {

@@ -1,13 +1,14 @@
 //! A word that threads sleep on, for users of this crate.
 //!
 //! # Why
-//! A structure that keeps its own flags (an object under construction, say) lets others sleep until a flag goes,
-//! without a lock or a condition variable per object.
+//! A structure that keeps its own flags (an object under construction, say) lets others sleep until
+//! a flag goes, without a lock or a condition variable per object.
 //!
 //! # Contract
-//! [`wait`] returns at once if the word differs, and may return for no reason: loop over the condition. A waker
-//! changes the word first, then wakes. Sleep on the word whose change is your wake-up: a sleeper on any other word
-//! (on a lock, say, while the waker clears a flag) can miss it when a third thread steps in between.
+//! [`wait`] returns at once if the word differs, and may return for no reason: loop over the
+//! condition. A waker changes the word first, then wakes. Sleep on the word whose change is your
+//! wake-up: a sleeper on any other word (on a lock, say, while the waker clears a flag) can miss it
+//! when a third thread steps in between.
 //!
 //! ```
 //! use vfscale_sync::Ordering::{Acquire, Release};

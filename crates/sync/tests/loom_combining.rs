@@ -1,5 +1,6 @@
-//! The combining lock under list batching, under every schedule of the smallest cases. A lost wake-up is a deadlock, which loom
-//! reports; an operation done twice or not at all shows in the sum.
+//! The combining lock under list batching, under every schedule of the smallest cases. A lost
+//! wake-up is a deadlock, which loom reports; an operation done twice or not at all shows in the
+//! sum.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vfscale-sync --release --test loom_combining`
 #![cfg(loom)]
@@ -72,7 +73,8 @@ fn two_operations() {
     });
 }
 
-/// A holder, a head, and one behind it: done by the head (a batch is one under a model) or by itself.
+/// A holder, a head, and one behind it: done by the head (a batch is one under a model) or by
+/// itself.
 #[test]
 fn two_queued_and_a_combiner() {
     check("two_queued_and_a_combiner", Some(3), || {

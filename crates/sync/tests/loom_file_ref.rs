@@ -53,7 +53,8 @@ impl Slot {
     }
 }
 
-/// One drops the last reference, two others get: at most one death, after all uses, and none is undone.
+/// One drops the last reference, two others get: at most one death, after all uses, and none is
+/// undone.
 #[test]
 fn gets_race_the_last_put() {
     check("gets_race_the_last_put", Some(3), || {

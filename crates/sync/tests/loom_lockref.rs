@@ -70,7 +70,8 @@ fn the_last_put_tears_down_after_all_uses() {
     });
 }
 
-/// `put_return` to zero leaves a cache entry that `get_not_dead` takes up again, unless a reclaimer killed it first.
+/// `put_return` to zero leaves a cache entry that `get_not_dead` takes up again, unless a reclaimer
+/// killed it first.
 #[test]
 fn zero_is_alive_until_a_reclaimer_says_otherwise() {
     check("zero_is_alive_until_a_reclaimer_says_otherwise", Some(3), || {
@@ -111,7 +112,8 @@ fn drop_locked_or_not(object: &Object) {
     }
 }
 
-/// LR-2, and the count that stands still: a holder works on the value while another counts and a third waits for the lock.
+/// LR-2, and the count that stands still: a holder works on the value while another counts and a
+/// third waits for the lock.
 #[test]
 fn the_lock_excludes_and_freezes_the_count() {
     check("the_lock_excludes_and_freezes_the_count", Some(2), || {
@@ -145,7 +147,8 @@ fn add_one(object: &Object) {
     assert_eq!(object.refs.count(), frozen, "the count moved under the lock");
 }
 
-/// The sleep bit: three lockers; whoever is woken keeps the bit for the other. A lost wake-up is a deadlock, which loom reports.
+/// The sleep bit: three lockers; whoever is woken keeps the bit for the other. A lost wake-up is a
+/// deadlock, which loom reports.
 #[test]
 fn the_sleep_bit_is_handed_on() {
     check("the_sleep_bit_is_handed_on", Some(2), || {

@@ -1,4 +1,5 @@
-//! `QRwLock` under every schedule of the smallest cases. A lost wake-up is a deadlock, which loom reports.
+//! `QRwLock` under every schedule of the smallest cases. A lost wake-up is a deadlock, which loom
+//! reports.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vfscale-sync --release --test loom_qrwlock`
 #![cfg(loom)]

@@ -1,4 +1,5 @@
-//! Designs that were refused, or that we got wrong once. Each must fail here: a checker that lets one pass is broken.
+//! Designs that were refused, or that we got wrong once. Each must fail here: a checker that lets
+//! one pass is broken.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vfscale-sync --release --test loom_refuted`
 #![cfg(loom)]
@@ -61,8 +62,8 @@ fn race(getters: usize, count: u32, get: Get) {
     }
 }
 
-/// fget thread, as proposed: look whether the count is zero, then add. If the last put came in between the get fails, and leaves
-/// its one behind for the next to find.
+/// fget thread, as proposed: look whether the count is zero, then add. If the last put came in
+/// between the get fails, and leaves its one behind for the next to find.
 #[test]
 #[should_panic(expected = "resurrected")]
 fn check_then_add_is_refuted() {
@@ -89,8 +90,8 @@ fn check_then_add_with_undo_is_refuted() {
     });
 }
 
-/// A count above the number of processors is safe to add to, said a reply: so many threads cannot be between check and add. They
-/// can, asleep; and the droppers do not wait for them.
+/// A count above the number of processors is safe to add to, said a reply: so many threads cannot
+/// be between check and add. They can, asleep; and the droppers do not wait for them.
 #[test]
 #[should_panic(expected = "resurrected")]
 fn adding_with_a_margin_of_processors_is_refuted() {
@@ -185,7 +186,8 @@ fn a_get_with_a_second_look_holds() {
     check("a_get_with_a_second_look_holds", None, || close_and_reuse(true));
 }
 
-/// Words that outlive the schedule: a deadlock unwinds through its owners, and their drops would end the process.
+/// Words that outlive the schedule: a deadlock unwinds through its owners, and their drops would
+/// end the process.
 fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -251,8 +253,8 @@ fn three_at_a_flag_lock(on: SleepOn) {
     third.join().unwrap();
 }
 
-/// The waker clears the flag and wakes whoever sleeps on the lock, before anybody does; the third thread takes the lock; the
-/// sleeper finds it held and sleeps; the third sees no flag.
+/// The waker clears the flag and wakes whoever sleeps on the lock, before anybody does; the third
+/// thread takes the lock; the sleeper finds it held and sleeps; the third sees no flag.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn sleeping_on_the_lock_while_the_waker_clears_a_flag_is_refuted() {
@@ -299,7 +301,8 @@ fn three_at_a_sleep_bit(after_sleep: u32) {
     }
 }
 
-/// Two sleep; the one that is woken takes the lock with the sleep bit cleared; nobody wakes the other.
+/// Two sleep; the one that is woken takes the lock with the sleep bit cleared; nobody wakes the
+/// other.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn clearing_the_sleep_bit_when_woken_is_refuted() {
@@ -312,8 +315,9 @@ fn keeping_the_sleep_bit_when_woken_holds() {
     check("keeping_the_sleep_bit_when_woken_holds", Some(3), || three_at_a_sleep_bit(3));
 }
 
-/// A writer that acquires with the read of the free word instead of with the exchange that takes it: a reader comes and goes in
-/// between, and its reads are not ordered before the writer's writes.
+/// A writer that acquires with the read of the free word instead of with the exchange that takes
+/// it: a reader comes and goes in between, and its reads are not ordered before the writer's
+/// writes.
 fn writer_among_readers(on_read: bool) {
     const WRITER: u32 = 1;
     const READER: u32 = 2;

@@ -80,7 +80,8 @@ fn queued_operations_are_done_while_holders_sleep() {
     own_changes_are_seen(6, 200, Duration::from_micros(200));
 }
 
-/// More waiters than a batch cannot be made with threads; a holder that sleeps makes one long queue instead.
+/// More waiters than a batch cannot be made with threads; a holder that sleeps makes one long queue
+/// instead.
 #[test]
 fn a_queue_behind_a_sleeping_holder_is_served() {
     let set = Combining::new(Set::default());

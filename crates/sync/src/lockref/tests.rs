@@ -138,7 +138,8 @@ fn sleepers_are_all_woken() {
     assert_eq!(*refs.lock(), 8);
 }
 
-/// Threads take and drop references of an object that dies when the last one goes; one teardown, and no reference after it.
+/// Threads take and drop references of an object that dies when the last one goes; one teardown,
+/// and no reference after it.
 #[test]
 fn one_teardown_per_life() {
     for _ in 0..300 {

@@ -1,11 +1,14 @@
 //! Loom's atomics, made to explore every order.
 //!
-//! loom 0.7.3 remembers one access per atomic that a store may race with: the last. If this thread has just read the word, that is its
-//! own read, and the race of its store with an earlier read of another thread goes unnoticed. So "read, then write" (every
-//! compare-exchange loop, a sequence counter's writer) loses schedules: a model of `seqcount` never once began its read after a write.
+//! loom 0.7.3 remembers one access per atomic that a store may race with: the last. If this thread
+//! has just read the word, that is its own read, and the race of its store with an earlier read of
+//! another thread goes unnoticed. So "read, then write" (every compare-exchange loop, a sequence
+//! counter's writer) loses schedules: a model of `seqcount` never once began its read after a
+//! write.
 //!
-//! Here each access is preceded by a store to a word of its own, unordered and without meaning. All accesses then depend on each other
-//! in the eyes of the search, which tries them in every order; what a read may return is still loom's to say.
+//! Here each access is preceded by a store to a word of its own, unordered and without meaning. All
+//! accesses then depend on each other in the eyes of the search, which tries them in every order;
+//! what a read may return is still loom's to say.
 
 use core::fmt;
 use core::sync::atomic::Ordering;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Runs `f` under every schedule with at most `preemptions` preemptions (`None`: under every schedule), and prints the bound.
+/// Runs `f` under every schedule with at most `preemptions` preemptions (`None`: under every
+/// schedule), and prints the bound.
 ///
 /// `LOOM_MAX_PREEMPTIONS` replaces the bounds of all models.
 pub(crate) fn check(name: &str, preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
