@@ -85,7 +85,7 @@ fn one_death_per_life_and_no_reference_after_it() {
                 })
             });
             s.spawn(put).join().unwrap();
-            users.map(|user| user.join().unwrap());
+            users.into_iter().for_each(|user| user.join().unwrap());
         });
         assert_eq!(deaths.load(Relaxed), 1);
         assert_eq!(refs.get(), GetFile::Dead);

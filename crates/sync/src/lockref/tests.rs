@@ -169,7 +169,7 @@ fn one_teardown_per_life() {
                 })
             });
             s.spawn(put).join().unwrap();
-            users.map(|user| user.join().unwrap());
+            users.into_iter().for_each(|user| user.join().unwrap());
         });
         assert_eq!(teardowns.load(Relaxed), 1);
         assert!(refs.is_dead());
