@@ -1,8 +1,9 @@
 //! The kernel's end, by way of the crate `fuser`: the only file that names it.
 //!
 //! # What is taken from it, and what not
-//! It mounts (by itself as the super-user, by `fusermount3` otherwise), speaks the opening handshake, and unmounts. The requests
-//! after that are read and answered here, straight on the descriptor it leaves us, for what its own loop cannot do:
+//! It speaks the opening handshake; and for an ordinary user it mounts and unmounts by way of the program `fusermount3`. The
+//! super-user's mount is one system call, made here. The requests after the handshake are read and answered by the server,
+//! straight on the connection, for what the library's own loop cannot do:
 //! - its replies make the inode number that people see equal to the node id, so numbers would change when the kernel forgets
 //!   a node, and differ from those in listings;
 //! - it logs a reply that the kernel refused, and tells nobody, so the lookup count in it would be lost;
@@ -17,18 +18,23 @@
 //! - to clear set-uid bits ourselves on write and chown: the kernel then does it, by a setattr we see as any other;
 //! - export over NFS: node ids do not outlive the session.
 
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use fuser::{Config, InitFlags, KernelConfig, MountOption, Session, SessionACL};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::transport::{Delivery, Transport};
 use crate::wire::MAX_DATA;
 use crate::{MountError, MountOptions};
+
+/// Where connections to the kernel are made.
+pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// Requests the kernel may have under way for read-ahead and the like.
 const MAX_BACKGROUND: u16 = 64;
@@ -63,82 +69,130 @@ impl fuser::Filesystem for Handshake {
     }
 }
 
-/// A mount in the system, with the handshake done.
+/// A mount in the system.
 #[derive(Debug)]
 pub(crate) struct KernelMount {
-    session: Mutex<Session<Handshake>>,
     point: PathBuf,
+    /// Present if the helper program mounted: then it has to unmount, too.
+    helper: Option<Mutex<Session<Handshake>>>,
 }
 
 impl KernelMount {
-    /// Mounts on `point`. Nobody is answered until requests are read from [`device`](Self::device).
-    pub(crate) fn new(point: &Path, options: &MountOptions) -> Result<KernelMount, MountError> {
+    /// Mounts on `point` and shakes hands. Nobody is answered until requests are read from the device.
+    pub(crate) fn new(
+        point: &Path,
+        options: &MountOptions,
+    ) -> Result<(KernelMount, Device), MountError> {
         let failed = |source| MountError::Mount { point: point.to_owned(), source };
         let point = point.canonicalize().map_err(failed)?;
-        let session = Session::new(Handshake, &point, &config(options)).map_err(failed)?;
-        Ok(KernelMount { session: Mutex::new(session), point })
+        match KernelMount::as_super_user(&point, options) {
+            Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+                KernelMount::by_helper(&point, options)
+            }
+            result => result,
+        }
+        .map_err(failed)
+    }
+
+    /// The library could do this as well; but it would then unmount by name once more when the mount lives on in another
+    /// namespace, or with its last users, and would find somebody else's mount there.
+    fn as_super_user(point: &Path, options: &MountOptions) -> io::Result<(KernelMount, Device)> {
+        let fd = OwnedFd::from(File::options().read(true).write(true).open(DEVICE)?);
+        let device = Device { fd: fd.try_clone()? };
+        let data = CString::new(mount_data(&fd, options))?;
+        let flags = mount_flags(options);
+        rustix::mount::mount(&*options.fsname, point, "fuse", flags, &*data)?;
+        let mount = KernelMount { point: point.to_owned(), helper: None };
+        let session = Session::from_fd(Handshake, fd, SessionACL::default(), Config::default());
+        match session {
+            Ok(_) => Ok((mount, device)),
+            Err(error) => {
+                let _ = mount.detach(); // the handshake's error says more
+                Err(error)
+            }
+        }
+    }
+
+    fn by_helper(point: &Path, options: &MountOptions) -> io::Result<(KernelMount, Device)> {
+        let session = Session::new(Handshake, point, &config(options)).map_err(|error| {
+            // The place to mount on is there: it is the program that was not found.
+            if error.kind() == io::ErrorKind::NotFound {
+                let text = "it takes the super-user, or the program fusermount3";
+                return io::Error::new(io::ErrorKind::PermissionDenied, text);
+            }
+            error
+        })?;
+        let device = Device { fd: session.as_fd().try_clone_to_owned()? };
+        let helper = Some(Mutex::new(session));
+        Ok((KernelMount { point: point.to_owned(), helper }, device))
     }
 
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }
 
-    /// The connection, for the server to read from.
-    pub(crate) fn device(&self) -> io::Result<Device> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Device { fd: session.as_fd().try_clone_to_owned()? })
-    }
-
-    /// Unmounts; refused with `EBUSY` as long as anybody uses the mount, and then nothing changes.
+    /// Unmounts; refused with `EBUSY` as long as anybody uses the mount, and then nothing changes. (The helper program knows but
+    /// one way, that of [`detach`](Self::detach).)
     pub(crate) fn unmount(&self) -> io::Result<()> {
-        match rustix::mount::unmount(&self.point, UnmountFlags::NOFOLLOW) {
-            // Not the super-user: the helper program may.
-            Err(Errno::PERM) => self.by_helper(),
-            result => Ok(result?),
-        }
+        self.take_down(UnmountFlags::NOFOLLOW)
     }
 
     /// Takes the mount out of sight at once. Those who use it go on; the session ends with the last of them.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
-        match rustix::mount::unmount(&self.point, flags) {
-            Err(Errno::PERM) => self.by_helper(),
-            Ok(()) => {
-                // The library would unmount once more, by name, when it is dropped, and find somebody else's mount there. Asked
-                // now, it fails or not, and does not ask again.
-                let _ = self.by_helper();
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
+        self.take_down(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
     }
 
-    fn by_helper(&self) -> io::Result<()> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).unmount()
+    fn take_down(&self, flags: UnmountFlags) -> io::Result<()> {
+        match &self.helper {
+            Some(session) => session.lock().unwrap_or_else(PoisonError::into_inner).unmount(),
+            None => Ok(rustix::mount::unmount(&self.point, flags)?),
+        }
     }
 }
 
+/// The options that are the file system's own, as `mount(2)` takes them.
+fn mount_data(fd: &OwnedFd, options: &MountOptions) -> String {
+    use rustix::process::{getgid, getuid};
+    let (fd, uid, gid) = (fd.as_raw_fd(), getuid().as_raw(), getgid().as_raw());
+    let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
+    data.push_str(",default_permissions,subtype=");
+    // A comma would begin another option.
+    data.extend(options.subtype.chars().filter(|&c| c != ','));
+    // The kernel knows no `allow_root`; the server keeps the others out.
+    if options.allow_other || options.allow_root {
+        data.push_str(",allow_other");
+    }
+    data
+}
+
+/// The options of every mount.
+fn mount_flags(options: &MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NOATIME, !options.atime);
+    flags
+}
+
+/// The same for the helper program.
 fn config(options: &MountOptions) -> Config {
     let either = |on, yes, no| if on { yes } else { no };
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::DefaultPermissions,
         MountOption::FSName(options.fsname.clone()),
-        // Given as it is, since the library keeps its own `Subtype` from the kernel when it mounts without a helper.
-        MountOption::CUSTOM(format!("subtype={}", options.subtype)),
+        MountOption::Subtype(options.subtype.clone()),
         either(options.read_only, MountOption::RO, MountOption::RW),
         either(options.suid, MountOption::Suid, MountOption::NoSuid),
         either(options.dev, MountOption::Dev, MountOption::NoDev),
         either(options.exec, MountOption::Exec, MountOption::NoExec),
         either(options.atime, MountOption::Atime, MountOption::NoAtime),
     ];
-    config.acl = if options.allow_other {
-        SessionACL::All
-    } else if options.allow_root {
-        SessionACL::RootAndOwner
-    } else {
-        SessionACL::Owner
-    };
+    if options.allow_other || options.allow_root {
+        config.acl = SessionACL::All;
+    }
     config
 }
 

@@ -7,6 +7,7 @@
 //! ends the same whether or not anybody holds its [`Mounted`], and after an end the `Vfs` is its owner's alone.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::{fmt, io};
 
 use vfscale::{FileSystem, Vfs};
 
-use crate::adapter::{Device, KernelMount};
+use crate::adapter::{DEVICE, Device, KernelMount};
 use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
 use crate::{FuseStats, MountError, MountOptions, Report, server};
@@ -112,18 +113,17 @@ pub fn serve<F: FileSystem>(
     check(mountpoint)?;
     let report: Report = Box::new(report);
     let front = FrontEnd::new(vfs, report).map_err(MountError::Root)?;
-    let mount = KernelMount::new(mountpoint, options)?;
+    let (mount, device) = KernelMount::new(mountpoint, options)?;
     let only = options.allow_root && !options.allow_other;
     let rules = Rules {
         only: only.then(|| rustix::process::geteuid().as_raw()),
         keep_cache: options.kernel_cache,
     };
-    let device = mount.device().map_err(MountError::Threads)?;
     let ended = Arc::new(Ended::default());
     let session = Session { front, rules, device, ended: SetOnDrop(Arc::clone(&ended)) };
     let session = Arc::new(session);
     let weak: Weak<dyn AnySession> = Arc::<Session<F>>::downgrade(&session);
-    let mounted = Mounted { session: weak, ended, mount };
+    let mounted = Mounted { session: weak, ended, mount, gone: AtomicBool::new(false) };
     for number in 0..options.thread_count() {
         let session = Arc::clone(&session);
         let thread = thread::Builder::new().name(format!("vfscale-{number}"));
@@ -145,7 +145,7 @@ fn check(mountpoint: &Path) -> Result<(), MountError> {
     if !meta.is_dir() {
         return Err(MountError::NotADirectory(point()));
     }
-    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+    let device = std::fs::File::options().read(true).write(true).open(DEVICE);
     device.map(drop).map_err(MountError::Device)
 }
 
@@ -154,6 +154,8 @@ pub struct Mounted {
     session: Weak<dyn AnySession>,
     ended: Arc<Ended>,
     mount: KernelMount,
+    /// Taken out of sight: what is at the mount point now is somebody else's.
+    gone: AtomicBool,
 }
 
 impl Mounted {
@@ -195,8 +197,14 @@ impl Mounted {
         if self.has_ended() {
             return Ok(()); // from outside; somebody else's mount may be there by now
         }
+        if self.gone.load(Relaxed) {
+            return Err(MountError::Busy(self.point().to_owned()));
+        }
         match self.mount.unmount() {
-            Ok(()) => self.expect_end(),
+            Ok(()) => {
+                self.gone.store(true, Relaxed);
+                self.expect_end()
+            }
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 Err(MountError::Busy(self.point().to_owned()))
             }
@@ -221,11 +229,13 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Unmount`].
     pub fn detach(&self) -> Result<(), MountError> {
-        if self.has_ended() {
+        if self.has_ended() || self.gone.load(Relaxed) {
             return Ok(());
         }
         let failed = |source| MountError::Unmount { point: self.point().to_owned(), source };
-        self.mount.detach().map_err(failed)
+        self.mount.detach().map_err(failed)?;
+        self.gone.store(true, Relaxed);
+        Ok(())
     }
 
     /// Unmounts and ends the session.

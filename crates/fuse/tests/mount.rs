@@ -533,6 +533,45 @@ fn options_reach_the_kernel() {
     mount.finish();
 }
 
+/// A working directory that was removed is still a directory, in which nothing can be made.
+#[test]
+fn a_removed_directory_in_use() {
+    use rustix::fs::{Mode, OFlags, openat};
+    let mount = TestMount::new();
+    fs::create_dir(mount.at("d")).unwrap();
+    let dir = File::open(mount.at("d")).unwrap();
+    fs::remove_dir(mount.at("d")).unwrap();
+    let create = openat(&dir, "x", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU);
+    assert_eq!(create.unwrap_err(), rustix::io::Errno::NOENT);
+    let meta = dir.metadata().unwrap();
+    assert!(meta.is_dir());
+    let mut dirent = rustix::fs::Dir::read_from(&dir).unwrap();
+    assert!(dirent.all(|entry| entry.unwrap().file_name().to_bytes().starts_with(b".")));
+    // Another directory of the name is another one.
+    fs::create_dir(mount.at("d")).unwrap();
+    assert_ne!(fs::metadata(mount.at("d")).unwrap().ino(), meta.ino());
+    drop((dir, dirent));
+    mount.finish();
+}
+
+#[test]
+fn a_mount_over_a_mount_uncovers_it_again() {
+    let below = TestMount::new();
+    fs::write(below.at("below"), "").unwrap();
+    let vfs = Arc::new(Vfs::new(MemFs::new(), Options::default()).unwrap());
+    let options = MountOptions::default();
+    let above = serve(vfs, below.dir.path(), &options, |_| String::new()).unwrap();
+    let open = File::create(below.at("above")).unwrap();
+    assert_eq!(names_in(below.dir.path()), ["above"]);
+    above.detach().unwrap();
+    above.detach().unwrap();
+    assert!(matches!(above.try_unmount(), Err(MountError::Busy(_))));
+    drop(above); // in use, and not there any more: nothing is unmounted in its place
+    assert_eq!(names_in(below.dir.path()), ["below"]);
+    drop(open);
+    below.finish();
+}
+
 #[test]
 fn busy_mounts_are_kept_or_detached() {
     let mut mount = TestMount::new();
