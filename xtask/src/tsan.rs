@@ -1,7 +1,7 @@
 //! `cargo xtask tsan`: the stress tests under ThreadSanitizer.
 //!
 //! The sanitizer needs a nightly compiler. The standard library is not rebuilt with it, so a few reports inside `std` are known
-//! false and suppressed by `crates/sync/tests/tsan.supp`; a report that names our code fails the run. `--cfg tsan` replaces the asymmetric
+//! false and suppressed by `xtask/tsan.supp`; a report that names our code fails the run. `--cfg tsan` replaces the asymmetric
 //! fence, which the sanitizer cannot see, by operations that it can.
 
 use std::process::{Command, Stdio};
@@ -63,7 +63,7 @@ fn tests(args: &Args, selection: &[&str]) -> Command {
 }
 
 fn sanitizer_options() -> String {
-    let suppressions = root().join("crates/sync/tests/tsan.supp");
+    let suppressions = root().join("xtask/tsan.supp");
     format!("suppressions={} halt_on_error=0 exitcode=66", suppressions.display())
 }
 
