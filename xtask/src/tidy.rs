@@ -4,7 +4,7 @@
 //! - `unsafe` stands in `crates/sync` and in thin files of system calls only, and every other crate forbids it;
 //! - no file grows past the length that a reader can follow;
 //! - no word of unfinished work is left;
-//! - every link between documents has a target.
+//! - every link between documents has a target, and every source file that a document names exists.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -124,6 +124,9 @@ fn document(path: &Path, text: &str, findings: &mut Vec<String>) {
         if fenced {
             continue;
         }
+        for file in named_sources(line).filter(|file| !is_source(file)) {
+            findings.push(format!("{}:{}: no source file {file}", path.display(), number + 1));
+        }
         for target in links(line) {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
@@ -146,6 +149,18 @@ fn links(line: &str) -> Vec<&str> {
         .filter_map(|(at, _)| line[at + 2..].split_once(')'))
         .map(|(target, _)| target.trim())
         .collect()
+}
+
+/// The Rust sources named in a line, in backticks and with their crate.
+fn named_sources(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2).filter(|word| {
+        word.contains("/src/") && word.ends_with(".rs") && !word.contains(['*', '<', ' '])
+    })
+}
+
+/// Documents leave out `crates/` where it is clear.
+fn is_source(file: &str) -> bool {
+    root().join(file).is_file() || root().join("crates").join(file).is_file()
 }
 
 /// A path without `.` and `..`.
@@ -213,6 +228,8 @@ mod tests {
     #[test]
     fn links_and_headings() {
         assert_eq!(links("see [a](b.md), [c](d.md#e)"), ["b.md", "d.md#e"]);
+        let named: Vec<_> = named_sources("in `a/src/b.rs`, `c.rs`, a/src/d.rs").collect();
+        assert_eq!(named, ["a/src/b.rs"]);
         assert_eq!(slug("## A name: its `life`"), "a-name-its-life");
         assert_eq!(flat(Path::new("docs/../README.md")), Path::new("README.md"));
     }
