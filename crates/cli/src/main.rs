@@ -2,6 +2,7 @@
 //!
 //! Standard output belongs to what a command was asked for; everything about the run itself goes to standard error, each message
 //! in a line that starts with `vfscale: `.
+#![deny(unsafe_code)]
 
 mod args;
 mod error;

@@ -69,6 +69,7 @@ impl Domain {
         fence::heavy();
         // Relaxed load: we hold the writers' lock.
         let new = self.grace.load(Ordering::Relaxed) + 1;
+        // RCU-4: only now, with the barrier passed, may a `snapshot` count this grace period as begun.
         self.grace.store(new, Ordering::Release);
         new
     }
