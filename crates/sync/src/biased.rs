@@ -19,7 +19,7 @@
 //! # Orderings
 //! - BL-1 `light` in `own` -> `heavy` in `steal`: the asymmetric fence.
 //! - BL-2 each clearing of `busy` (Release) -> the thief's look (Acquire); also when the owner merely backs off, since that
-//!   store may be the one the thief reads.
+//!   store may be the one the thief reads. (Where `light` is a real fence, that fence would do; a compiler fence does not.)
 //! - BL-3 the clearing of `stolen` (Release) -> the owner's look, and the next thief's (Acquire).
 
 use crate::fence;
@@ -31,17 +31,31 @@ use std::cell::UnsafeCell;
 /// # Invariants
 /// `value` is reached by the owner between setting `busy`, finding `stolen` clear after it, and clearing `busy`; by a thief
 /// between winning `stolen`, finding `busy` clear after it, and clearing `stolen`; by nobody else.
-pub(crate) struct Biased<T> {
+pub struct Biased<T> {
     busy: AtomicU32,
     stolen: AtomicU32,
     value: UnsafeCell<T>,
+}
+
+impl<T> std::fmt::Debug for Biased<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Biased").finish_non_exhaustive()
+    }
 }
 
 // SAFETY: one thread at a time reaches the value (type invariant), so it is sent, not shared.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A value that nobody has touched yet.
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        Biased { busy: AtomicU32::new(0), stolen: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// A value that nobody has touched yet.
+    #[cfg(loom)]
+    pub fn new(value: T) -> Self {
         Biased { busy: AtomicU32::new(0), stolen: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
@@ -51,7 +65,7 @@ impl<T> Biased<T> {
     /// The caller is the only thread that calls this now (the ownership passes with a happens-before edge), and `f` does not
     /// come back here.
     #[inline]
-    pub(crate) unsafe fn own<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub unsafe fn own<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // Relaxed: the fence orders it against the load of `stolen`.
         self.busy.store(1, Ordering::Relaxed);
         // BL-1
@@ -88,7 +102,7 @@ impl<T> Biased<T> {
 
     /// Lends the value to any thread; the owner waits meanwhile. `f` should be short, and must not come back here: it would
     /// wait for itself.
-    pub(crate) fn steal<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub fn steal<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // BL-3 Acquire: after what the last thief did.
         while self.stolen.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             yield_now();

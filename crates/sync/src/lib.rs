@@ -3,7 +3,11 @@
 
 pub mod backoff;
 #[cfg(all(feature = "std", not(loom)))]
+#[expect(unreachable_pub, reason = "public under a model, where `tests/loom_biased.rs` drives it")]
 mod biased;
+#[cfg(all(feature = "std", loom))]
+#[doc(hidden)]
+pub mod biased;
 pub mod combining;
 #[cfg(all(feature = "std", not(loom)))]
 mod counted;
@@ -35,7 +39,7 @@ pub mod rcu;
 mod region;
 mod seqcount;
 pub mod stats;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 mod thread_slot;
 pub mod wait;
 

@@ -47,6 +47,10 @@ impl<const WORDS: usize> NameBytes<WORDS> {
 
     /// Whether the first `name.len()` bytes are `name`. False if so many do not fit.
     #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "compares a prefix: not the equality of two names"
+    )]
     pub fn eq(&self, name: &[u8]) -> bool {
         if name.len() > Self::CAPACITY {
             return false;

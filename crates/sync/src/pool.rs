@@ -264,7 +264,8 @@ impl<T: Slot> Pool<T> {
     /// All ids in the lists of all threads but the running one, whose list is empty.
     fn steal(&self) -> Vec<u32> {
         let mut found = Vec::new();
-        for (number, cache) in self.caches.iter().enumerate() {
+        // A theft costs a barrier on every processor: not for numbers that nobody has had.
+        for (number, cache) in self.caches.iter().enumerate().take(thread_slot::given()) {
             if number != thread_slot::current() {
                 cache.free.steal(|free| found.append(free));
             }

@@ -17,18 +17,25 @@
 pub(crate) const NONE: usize = usize::MAX;
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use native::current;
+pub(crate) use native::{current, given};
 
 /// Under a model no thread has a number: the code below takes its shared path.
-#[cfg(any(loom, shuttle))]
+#[cfg(shuttle)]
 pub(crate) fn current() -> usize {
     NONE
+}
+
+/// No number is ever given under a model.
+#[cfg(shuttle)]
+pub(crate) fn given() -> usize {
+    0
 }
 
 #[cfg(not(any(loom, shuttle)))]
 mod native {
     use super::NONE;
     use crate::mutex::Mutex;
+    use crate::prim::{AtomicUsize, Ordering};
     use std::cell::Cell;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
@@ -44,6 +51,9 @@ mod native {
     }
 
     static REGISTRY: Mutex<Registry> = Mutex::new(Registry { free: BinaryHeap::new(), next: 0 });
+
+    /// `Registry::next`, for readers without the lock.
+    static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
     /// Gives the number back when the thread ends.
     struct Owned(usize);
@@ -71,7 +81,14 @@ mod native {
             return number;
         }
         registry.next += 1;
+        // Relaxed: who looks at what belongs to a number is ordered after its owner by other means.
+        GIVEN.store(registry.next, Ordering::Relaxed);
         registry.next - 1
+    }
+
+    /// All numbers ever given are below this.
+    pub(crate) fn given() -> usize {
+        GIVEN.load(Ordering::Relaxed)
     }
 
     /// The number of the running thread, or [`NONE`].

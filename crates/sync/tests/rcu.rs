@@ -85,6 +85,7 @@ fn synchronize_waits_for_a_reader() {
     is_entered.recv().unwrap();
     rcu::synchronize();
     assert!(left.load(Ordering::Relaxed));
+    assert!(rcu::stats().longest_wait_us > 1_000);
     reader.join().unwrap();
 }
 

@@ -156,6 +156,8 @@ pub struct RcuStats {
     pub pending: u64,
     /// Bytes that the waiting calls said they would free.
     pub pending_bytes: u64,
+    /// The longest that a writer has slept for one reader: a section that lasts too long shows here.
+    pub longest_wait_us: u64,
     /// Threads that are registered now.
     pub readers: u64,
     /// Whether readers run without a processor fence (the system's barrier is in use).
@@ -173,7 +175,7 @@ mod imp {
     use super::RcuStats;
     use super::defer::Deferred;
     pub(super) use super::local::{barrier, enter, expedite, in_callback, in_section, leave};
-    use super::registry::{DOMAIN, Wait, records, wait_for};
+    use super::registry::{DOMAIN, Wait, longest_wait_us, records, wait_for};
     use crate::prim::Ordering;
 
     #[inline]
@@ -196,6 +198,7 @@ mod imp {
     pub(super) fn stats() -> RcuStats {
         let mut stats = RcuStats {
             grace_periods: DOMAIN.completed(),
+            longest_wait_us: longest_wait_us(),
             asymmetric: crate::fence::is_asymmetric(),
             ..RcuStats::default()
         };
@@ -241,11 +244,11 @@ mod imp {
     }
 
     pub(super) fn synchronize() {
-        unimplemented!("a grace period never ends under a model")
+        panic!("a grace period never ends under a model")
     }
 
     pub(super) fn barrier() {
-        unimplemented!("a grace period never ends under a model")
+        panic!("a grace period never ends under a model")
     }
 
     #[cfg(not(loom))]

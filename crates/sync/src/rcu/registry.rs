@@ -199,19 +199,46 @@ pub(super) fn advance(_writers: &MutexGuard<'static, ()>, wait: Wait) -> bool {
 
 fn wait_for_reader(record: &Record, number: u64, wait: Wait) -> bool {
     let mut tries = 0_u32;
+    let mut asleep_since = None;
     loop {
         if record.reader.is_quiet(number) {
+            note_wait(asleep_since);
             return true;
         }
         tries += 1;
         match (tries, wait) {
             (..=PATIENCE, _) => spin_loop(),
             (_, Wait::Briefly) => return false,
-            (_, Wait::Until(end)) if Instant::now() >= end => return false,
+            (_, Wait::Until(end)) if Instant::now() >= end => {
+                note_wait(asleep_since);
+                return false;
+            }
             // A reader that has the processor is done within a few yields.
             (..=96, _) => yield_now(),
             // Preempted, or blocked inside its section: sleep, longer and longer.
-            _ => std::thread::sleep(Duration::from_micros(u64::from(tries - 96).min(20) * 50)),
+            _ => {
+                asleep_since.get_or_insert_with(Instant::now);
+                std::thread::sleep(Duration::from_micros(u64::from(tries - 96).min(20) * 50));
+            }
         }
     }
+}
+
+/// The longest that a writer has slept for one reader: a section that lasts shows here.
+static LONGEST_WAIT_US: AtomicU64 = AtomicU64::new(0);
+
+/// The caller holds the writers' lock.
+fn note_wait(since: Option<Instant>) {
+    if let Some(since) = since {
+        let waited = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Relaxed: only a statistic.
+        if waited > LONGEST_WAIT_US.load(Ordering::Relaxed) {
+            LONGEST_WAIT_US.store(waited, Ordering::Relaxed);
+        }
+    }
+}
+
+/// In microseconds.
+pub(super) fn longest_wait_us() -> u64 {
+    LONGEST_WAIT_US.load(Ordering::Relaxed)
 }
