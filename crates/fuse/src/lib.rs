@@ -14,7 +14,7 @@
 //! # Floors
 //! ```text
 //!   session      mount, threads, end               the public face
-//!   server       receive -> answer -> reply
+//!   server       receive -> answer -> reply        crew        which threads wait, which sleep
 //!   dispatch     kinds of requests                 wire        bytes of the protocol
 //!   front_end    operations in Rust's types        transport   one message in, one out
 //!   nodes        node ids, lookup counts           adapter     the kernel's end: the one file that names `fuser`
@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod crew;
 mod dispatch;
 mod error;
 mod front_end;

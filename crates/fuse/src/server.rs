@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use vfscale::{Errno, FileSystem};
 
+use crate::crew::Crew;
 use crate::dispatch::{self, Done, Rules};
 use crate::front_end::FrontEnd;
 use crate::transport::{Delivery, Transport};
@@ -22,16 +23,28 @@ pub(crate) fn run<F: FileSystem>(
     front: &FrontEnd<F>,
     rules: &Rules,
     transport: &dyn Transport,
+    crew: &Crew,
 ) -> io::Result<()> {
     let mut message = vec![0; REQUEST_BYTES];
     let mut reply = Reply::new();
-    while let Some(len) = transport.receive(&mut message)? {
-        match Request::parse(&message[..len]) {
-            Some(request) => serve_one(front, rules, transport, &request, &mut reply),
-            None => tracing::error!(len, "not a request; nobody to answer"),
+    let mut result = Ok(());
+    while crew.enter() {
+        let received = transport.receive(&mut message);
+        crew.leave();
+        match received {
+            Ok(Some(len)) => match Request::parse(&message[..len]) {
+                Some(request) => serve_one(front, rules, transport, &request, &mut reply),
+                None => tracing::error!(len, "not a request; nobody to answer"),
+            },
+            Ok(None) => break,
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
         }
     }
-    Ok(())
+    crew.end();
+    result
 }
 
 fn serve_one<F: FileSystem>(

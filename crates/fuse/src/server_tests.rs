@@ -187,7 +187,7 @@ impl Client {
 
     fn send(&self, message: Vec<u8>) {
         self.queue.requests.lock().unwrap().push_back(message);
-        run(&self.front, &self.rules, &self.queue).unwrap();
+        run(&self.front, &self.rules, &self.queue, &Crew::default()).unwrap();
     }
 
     fn ask(&self, opcode: u32, node: u64, body: &[u8]) -> Answer {

@@ -16,6 +16,7 @@ use std::{fmt, io};
 use vfscale::{FileSystem, Vfs};
 
 use crate::adapter::{DEVICE, Device, KernelMount};
+use crate::crew::Crew;
 use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
 use crate::{FuseStats, MountError, MountOptions, Report, server};
@@ -28,13 +29,14 @@ struct Session<F: FileSystem> {
     front: FrontEnd<F>,
     rules: Rules,
     device: Device,
+    crew: Crew,
     /// The last field: dropped when all else is.
     ended: SetOnDrop,
 }
 
 impl<F: FileSystem> Session<F> {
     fn serve(&self) {
-        if let Err(error) = server::run(&self.front, &self.rules, &self.device) {
+        if let Err(error) = server::run(&self.front, &self.rules, &self.device, &self.crew) {
             tracing::error!(%error, "a server thread lost the connection");
         }
     }
@@ -120,7 +122,13 @@ pub fn serve<F: FileSystem>(
         keep_cache: options.kernel_cache,
     };
     let ended = Arc::new(Ended::default());
-    let session = Session { front, rules, device, ended: SetOnDrop(Arc::clone(&ended)) };
+    let session = Session {
+        front,
+        rules,
+        device,
+        crew: Crew::default(),
+        ended: SetOnDrop(Arc::clone(&ended)),
+    };
     let session = Arc::new(session);
     let weak: Weak<dyn AnySession> = Arc::<Session<F>>::downgrade(&session);
     let mounted = Mounted { session: weak, ended, mount, gone: AtomicBool::new(false) };
