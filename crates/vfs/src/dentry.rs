@@ -130,8 +130,8 @@ pub(crate) fn pool() -> &'static Pool<Dentry> {
 pub(crate) enum Birth {
     /// In the hash soon, with the backend still to be asked.
     InLookup,
-    /// What is known at once: the inode, or its absence.
-    Known(Option<InodeRef>, u64),
+    /// Not in the hash yet, what it leads to still to be set.
+    Bare,
 }
 
 impl Dentry {
@@ -151,14 +151,14 @@ impl Dentry {
         self.parent.store(parent.map(|p| p.0.into_raw()), Ordering::Relaxed);
         self.hash.store(hash, Relaxed);
         self.flags.store(0, Relaxed);
-        let (state, inode, until, waiting) = match birth {
-            Birth::InLookup => (IN_LOOKUP, None, 0, 1),
-            Birth::Known(inode, until) => (HASHED, inode, until, 0),
+        let (state, waiting) = match birth {
+            Birth::InLookup => (IN_LOOKUP, 1),
+            Birth::Bare => (0, 0),
         };
         self.meta.store(state, Relaxed);
         self.set_name(name, &guard);
-        self.set_inode(inode);
-        self.valid_until.store(until, Relaxed);
+        self.set_inode(None);
+        self.valid_until.store(0, Relaxed);
         self.in_lookup.store(waiting, Ordering::Relaxed);
         self.lockref.reset(1);
     }
@@ -365,7 +365,8 @@ impl Dentry {
 
     /// Drops what the slot owns; it is dead.
     pub(crate) fn scrub_owned(&self, guard: &rcu::Guard) {
-        if self.meta.load(Relaxed) & 0xff > INLINE_NAME as u32 {
+        // It may have had a long name once, and a short one since.
+        if !self.long_name.is_empty() {
             self.long_name.replace(None, guard);
         }
     }

@@ -73,6 +73,31 @@ impl Errno {
         if number > 0 { Errno(number) } else { Errno::EIO }
     }
 
+    /// Does a backend that answers this to a change say that nothing was changed and nothing was other than believed?
+    pub(crate) fn changed_nothing(self) -> bool {
+        const REFUSALS: [Errno; 18] = [
+            Errno::EPERM,
+            Errno::EACCES,
+            Errno::EBUSY,
+            Errno::EEXIST,
+            Errno::EXDEV,
+            Errno::ENOTDIR,
+            Errno::EISDIR,
+            Errno::EINVAL,
+            Errno::ENOSPC,
+            Errno::EROFS,
+            Errno::EMLINK,
+            Errno::ENAMETOOLONG,
+            Errno::ENOSYS,
+            Errno::ENOTEMPTY,
+            Errno::ELOOP,
+            Errno::EOPNOTSUPP,
+            Errno::EMFILE,
+            Errno::ENFILE,
+        ];
+        REFUSALS.contains(&self)
+    }
+
     /// The number, always positive.
     #[must_use]
     pub const fn raw(self) -> i32 {

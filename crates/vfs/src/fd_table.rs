@@ -108,16 +108,17 @@ impl FdTable {
     #[must_use]
     pub fn fget(&self, fd: u32) -> Option<OpenFile> {
         let slot = self.slot(fd)?;
-        let guard = rcu::pin();
         loop {
+            let guard = rcu::pin();
             let id = slot.load(Ordering::Acquire)?;
             // Refused: it is being closed, and the slot will tell so.
-            if let Some(file) = OpenFile::try_get(id, &guard)
-                && slot.load(Ordering::Acquire) == Some(id)
-            {
-                return Some(file);
+            let file = OpenFile::try_get(id, &guard);
+            if file.is_some() && slot.load(Ordering::Acquire) == Some(id) {
+                return file;
             }
-            std::hint::spin_loop();
+            // Ours may have become the last reference, and closing may block: with no guard held.
+            drop(guard);
+            drop(file);
         }
     }
 

@@ -5,12 +5,18 @@
 //! [`getattr`](FileSystem::getattr) has a default, which answers `ENOSYS`, `EROFS` or what a file system without the feature says.
 //!
 //! # What the core promises
-//! - It calls no method with one of its locks held but the directory's own: `lookup` runs under the directory lock shared (two
-//!   lookups of one name never run at once), `mknod`, `mkdir`, `symlink`, `link`, `create`, `unlink`, `rmdir` and `rename` under
-//!   it exclusive.
+//! - It holds no lock of its own during a call but directory locks: that of the directory, shared for `lookup` and exclusive for `mknod`, `mkdir`,
+//!   `symlink`, `link`, `create`, `unlink`, `rmdir` and `rename` (and for a `lookup` that one of these needs); that of a directory which is to
+//!   go; and, where directories change their parents, the mount's rename mutex.
+//! - Two misses of one name ask once. A stale name that several threads find at once may be asked about by each of them.
 //! - Names are single components: not empty, not `.` or `..`, without `/` and NUL, at most 255 bytes. They need not be UTF-8.
 //! - A node is dropped once no cache, client or open file holds its inode; a handle once its last user is done.
 //! - The cache changes only after the backend has answered with success.
+//! - The component operations decide nothing about permissions: the front end has. [`crate::Vfs`]'s operations on paths do.
+//!
+//! # What it asks of a backend
+//! Dropping a [`Node`](FileSystem::Node) must not panic, wait for another thread or call the mount: it happens a grace period after the last
+//! use, in whichever thread comes by, which may hold directory locks. Dropping a [`Handle`](FileSystem::Handle) may take its time.
 
 use std::ops::ControlFlow;
 

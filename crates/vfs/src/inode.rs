@@ -29,6 +29,10 @@ const MAX_INODES: u32 = 1 << 26;
 
 static INODES: Pool<Inode> = Pool::new(MAX_INODES);
 
+/// Which state of the attributes a question to the backend was about.
+#[derive(Clone, Copy)]
+pub(crate) struct AttrSample(u32);
+
 /// The backend's object, as the core keeps it: of the type [`crate::FileSystem::Node`].
 pub(crate) type Node = Arc<dyn Any + Send + Sync>;
 
@@ -124,7 +128,9 @@ impl Counted for Inode {
         inode.node.replace(None, &guard);
         if inode.flags.load(Relaxed) & NAMELESS != 0 {
             // The node may stand for this much memory or disk: let the grace period come the sooner.
-            guard.defer(inode.size.load(Relaxed) as usize, || ());
+            const MOST: u64 = 32 << 20;
+            let bytes = inode.blocks.load(Relaxed).saturating_mul(512).min(MOST);
+            guard.defer(bytes as usize, || ());
         }
         sb.count_inode_gone();
         INODES.retire(id, &guard);
@@ -175,6 +181,7 @@ impl Inode {
         self.flags.store(0, Relaxed);
         self.alias.store(None, Ordering::Relaxed);
         self.node.replace(Some(Box::new(node)), &guard);
+        self.mode.store(attr.kind.mode_bits(), Relaxed);
         self.store_attr(attr, attr_until);
         self.lockref.reset(1);
     }
@@ -229,34 +236,30 @@ impl Inode {
         self.node.load(guard).cloned()
     }
 
-    /// Type, permission bits, owner and group, for a permission decision. `None` if they are not good any more.
-    pub(crate) fn cached_owner(&self) -> Option<(u32, u32, u32)> {
-        if !clock::is_before(self.attr_until.load(Relaxed)) {
-            return None;
-        }
+    /// Reads attributes as they were together at one moment; `None` if they are not good any more.
+    fn read_attr<T>(&self, read: impl Fn(&Inode) -> T) -> Option<T> {
         loop {
             let start = self.seq.begin();
-            let owner = (self.mode.load(Relaxed), self.uid.load(Relaxed), self.gid.load(Relaxed));
+            let until = self.attr_until.load(Relaxed);
+            let value = read(self);
             if !self.seq.retry(start) {
-                return Some(owner);
+                return clock::is_before(until).then_some(value);
             }
-            std::hint::spin_loop();
+            // A writer is at it, or has lost its core there.
+            std::thread::yield_now();
         }
     }
 
-    /// The attributes as last told by the backend, if they are still good.
+    /// Type and permission bits, owner and group, for a permission decision. `None` if they are not good any more.
+    pub(crate) fn cached_owner(&self) -> Option<(u32, u32, u32)> {
+        self.read_attr(|inode| {
+            (inode.mode.load(Relaxed), inode.uid.load(Relaxed), inode.gid.load(Relaxed))
+        })
+    }
+
+    /// The attributes as last told by the backend, if they are still good. The access time may lag behind reads.
     pub(crate) fn cached_attr(&self) -> Option<Attr> {
-        if !clock::is_before(self.attr_until.load(Relaxed)) {
-            return None;
-        }
-        loop {
-            let start = self.seq.begin();
-            let attr = self.load_attr();
-            if !self.seq.retry(start) {
-                return Some(attr);
-            }
-            std::hint::spin_loop();
-        }
+        self.read_attr(Inode::load_attr)
     }
 
     fn load_attr(&self) -> Attr {
@@ -280,15 +283,33 @@ impl Inode {
         }
     }
 
-    /// Takes new attributes from the backend; good until `until`.
-    pub(crate) fn update_attr(&self, attr: &Attr, until: u64) {
+    /// To be taken before the backend is asked for attributes, and given back with its answer.
+    pub(crate) fn attr_sample(&self) -> AttrSample {
+        AttrSample(self.seq.begin())
+    }
+
+    /// Takes what the backend answered; good until `until`. If the attributes changed since `sample`, the answer may be older than
+    /// the change: it is not kept.
+    pub(crate) fn store_asked(&self, attr: &Attr, until: u64, sample: AttrSample) {
         let _lock = self.lockref.lock();
+        if !self.seq.retry(sample.0) {
+            self.store_attr(attr, until);
+        }
+    }
+
+    /// Takes what the backend answered to a change. If another change came in between, nobody knows which was first: the next look
+    /// asks.
+    pub(crate) fn store_changed(&self, attr: &Attr, until: u64, sample: AttrSample) {
+        let _lock = self.lockref.lock();
+        let until = if self.seq.retry(sample.0) { 0 } else { until };
         self.store_attr(attr, until);
     }
 
     fn store_attr(&self, attr: &Attr, until: u64) {
         let _write = self.seq.write();
-        self.mode.store(attr.kind.mode_bits() | (attr.perm & 0o7777), Relaxed);
+        // The type is for ever: a backend that changes its mind is not believed.
+        let kind = self.mode.load(Relaxed) & !0o7777;
+        self.mode.store(kind | (attr.perm & 0o7777), Relaxed);
         self.nlink.store(attr.nlink, Relaxed);
         self.uid.store(attr.uid, Relaxed);
         self.gid.store(attr.gid, Relaxed);
@@ -309,10 +330,15 @@ impl Inode {
 
     /// The attributes may have changed: ask the backend the next time.
     pub(crate) fn forget_attr(&self) {
+        let _lock = self.lockref.lock();
         self.attr_until.store(0, Relaxed);
+        // Who is asking just now must not keep the answer.
+        self.seq.invalidate();
     }
 
-    /// Makes `dentry` the one dentry of this directory, or answers with the living one it already has.
+    /// Makes `dentry` the one dentry of this directory, or answers with the living one it already has. The caller holds `dentry`'s lock until it
+    /// leads here and can be found, so that whoever is given it as the living one gets it whole. (Order: new dentry, inode, living
+    /// dentry; who is seen as living has left the inode's lock behind.)
     pub(crate) fn claim_alias(&self, dentry: Id<Dentry>, guard: &rcu::Guard) -> Option<DentryRef> {
         let _lock = self.lockref.lock();
         if let Some(alias) = self.alias.load(Ordering::Relaxed).filter(|&alias| alias != dentry)

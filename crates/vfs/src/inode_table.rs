@@ -24,7 +24,7 @@ fn hash_of(sb: &SuperBlock, key: InodeKey) -> u32 {
     hasher.finish() as u32
 }
 
-/// The inode of `sb` with this key: the living one with its attributes brought up to date, or a new one.
+/// The inode of `sb` with this key: the living one, or a new one with these attributes.
 ///
 /// # Errors
 /// `ENFILE` if the pool of inodes is used up.
@@ -48,9 +48,8 @@ pub(crate) fn get_or_create(
         };
         if let Some((id, _)) = table().find(hash, &guard, same) {
             if let Some(held) = Held::try_get(id, &guard) {
-                let inode = InodeRef(held);
-                inode.0.update_attr(attr, attr_until);
-                return Ok(inode);
+                // Its attributes stay: these may have been asked for before they last changed.
+                return Ok(InodeRef(held));
             }
             continue;
         }

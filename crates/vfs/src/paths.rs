@@ -1,10 +1,14 @@
 //! The operations on paths, for use in process: from the root of the mount, as if it were `/`.
+//!
+//! They decide who may, by mode, owner and group, as a kernel does for its callers. The operations on a component do not: a front end's kernel has
+//! decided already.
 
 use std::ops::ControlFlow;
 
 use crate::dentry::DentryRef;
 use crate::file::OpenFile;
-use crate::walk::WalkFlags;
+use crate::inode::InodeRef;
+use crate::walk::{Access, MAX_LINKS, WalkFlags};
 use crate::{
     Context, Errno, FileSystem, FileType, OpenFlags, RenameFlags, Result, SetAttr, Vfs, dcache,
 };
@@ -24,7 +28,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Opens what `path` leads to; with [`OpenFlags::CREATE`] a file that is not there is made with the permission bits `perm`.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk), [`open`](Vfs::open) and [`create`](Vfs::create).
+    /// Those of [`walk`](Vfs::walk), [`open`](Vfs::open) and [`create`](Vfs::create); `EACCES` for who may not.
     pub fn open_path(
         &self,
         cx: &Context,
@@ -32,87 +36,156 @@ impl<F: FileSystem> Vfs<F> {
         flags: OpenFlags,
         perm: u32,
     ) -> Result<OpenFile> {
-        let walk = if flags.contains(OpenFlags::NOFOLLOW) {
-            WalkFlags::NOFOLLOW
-        } else {
-            WalkFlags::empty()
-        };
-        let exclusive = flags.contains(OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
-        if !exclusive {
-            match self.walk(cx, &self.root(), path, walk) {
-                Ok(walked) => return self.open(cx, &walked.inode, flags),
-                Err(Errno::ENOENT) if flags.contains(OpenFlags::CREATE) => {}
-                Err(error) => return Err(error),
+        let mut path = path.to_vec();
+        for _ in 0..=MAX_LINKS {
+            match self.open_once(cx, &path, flags, perm) {
+                Ok(file) => return Ok(file),
+                Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::Link(target)) => path = target,
             }
+        }
+        Err(Errno::ELOOP)
+    }
+
+    fn open_once(
+        &self,
+        cx: &Context,
+        path: &[u8],
+        flags: OpenFlags,
+        perm: u32,
+    ) -> Result<OpenFile, Stop> {
+        let nofollow = flags.intersects(OpenFlags::NOFOLLOW | OpenFlags::EXCLUSIVE);
+        let walk = if nofollow { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
+        let create = flags.contains(OpenFlags::CREATE);
+        match self.walk(cx, &self.root(), path, walk) {
+            Ok(_) if create && flags.contains(OpenFlags::EXCLUSIVE) => Err(Errno::EEXIST)?,
+            Ok(walked) if create && walked.inode.kind() == FileType::Directory => {
+                Err(Errno::EISDIR)?
+            }
+            Ok(walked) => {
+                self.check_open(cx, &walked.inode, flags)?;
+                return Ok(self.open(cx, &walked.inode, flags)?);
+            }
+            Err(Errno::ENOENT) if create => {}
+            Err(error) => Err(error)?,
         }
         let (dir, name, slash) = self.walk_parent(cx, path)?;
         if slash {
-            return Err(Errno::EISDIR);
+            Err(Errno::EISDIR)?;
         }
-        self.create(cx, &dir, name, perm, flags).map(|(_, file)| file)
+        if !nofollow && let Some(target) = self.dangling(cx, &dir, name)? {
+            // A link that leads nowhere: what it names is made.
+            return Err(
+                Stop::Link([&self.path_of(&dir)[..], b"/", &target].concat()).absolute(&target)
+            );
+        }
+        self.check_change(cx, &dir, None)?;
+        let (_, file) = self.create(cx, &dir, name, perm, flags)?;
+        Ok(file)
+    }
+
+    /// The target of `name` if that is a symbolic link.
+    fn dangling(&self, cx: &Context, dir: &DentryRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.lookup(cx, dir, name) {
+            Ok(found) if found.inode.kind() == FileType::Symlink => {
+                self.readlink(&found.inode).map(Some)
+            }
+            Ok(_) | Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_open(&self, cx: &Context, inode: &InodeRef, flags: OpenFlags) -> Result<()> {
+        let mut access = None;
+        for (flag, right) in [
+            (OpenFlags::READ, Access::READ),
+            (OpenFlags::WRITE | OpenFlags::TRUNCATE, Access::WRITE),
+        ] {
+            if flags.intersects(flag) {
+                access = Some(access.map_or(right, |all: Access| all.and(right)));
+            }
+        }
+        access.map_or(Ok(()), |access| self.check_access(cx, inode, access))
+    }
+
+    /// The place of a name that is to be made: what exists is told before who may.
+    fn place_for_new(
+        &self,
+        cx: &Context,
+        path: &[u8],
+        slash_is: Option<Errno>,
+    ) -> Result<(DentryRef, Vec<u8>)> {
+        let (dir, name, slash) = self.walk_parent(cx, path)?;
+        match self.lookup(cx, &dir, name) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(error) = slash_is.filter(|_| slash) {
+            return Err(error);
+        }
+        self.check_change(cx, &dir, None)?;
+        Ok((dir, name.to_vec()))
     }
 
     /// Makes a directory.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`mkdir`](Vfs::mkdir).
+    /// Those of [`walk`](Vfs::walk) and [`mkdir`](Vfs::mkdir); `EACCES` for who may not.
     pub fn mkdir_path(&self, cx: &Context, path: &[u8], perm: u32) -> Result<()> {
-        let (dir, name, _) = self.walk_parent(cx, path).map_err(exists)?;
-        self.mkdir(cx, &dir, name, perm).map(drop)
+        let (dir, name) = self.place_for_new(cx, path, None)?;
+        self.mkdir(cx, &dir, &name, perm).map(drop)
     }
 
     /// Makes a symbolic link to `target`.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`symlink`](Vfs::symlink).
+    /// Those of [`walk`](Vfs::walk) and [`symlink`](Vfs::symlink); `EACCES` for who may not.
     pub fn symlink_path(&self, cx: &Context, target: &[u8], path: &[u8]) -> Result<()> {
-        let (dir, name, slash) = self.walk_parent(cx, path).map_err(exists)?;
-        if slash {
-            return Err(Errno::ENOENT);
-        }
-        self.symlink(cx, &dir, name, target).map(drop)
+        let (dir, name) = self.place_for_new(cx, path, Some(Errno::ENOENT))?;
+        self.symlink(cx, &dir, &name, target).map(drop)
     }
 
     /// Gives what `from` names one more name, `to`.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`link`](Vfs::link).
+    /// Those of [`walk`](Vfs::walk) and [`link`](Vfs::link); `EACCES` for who may not.
     pub fn link_path(&self, cx: &Context, from: &[u8], to: &[u8]) -> Result<()> {
         let inode = self.walk(cx, &self.root(), from, WalkFlags::NOFOLLOW)?.inode;
-        let (dir, name, slash) = self.walk_parent(cx, to).map_err(exists)?;
-        if slash {
-            return Err(Errno::ENOENT);
-        }
-        self.link(cx, &inode, &dir, name).map(drop)
+        let (dir, name) = self.place_for_new(cx, to, Some(Errno::ENOENT))?;
+        self.link(cx, &inode, &dir, &name).map(drop)
     }
 
     /// Removes a name that is not a directory's.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`unlink`](Vfs::unlink).
+    /// Those of [`walk`](Vfs::walk) and [`unlink`](Vfs::unlink); `EACCES` or `EPERM` for who may not.
     pub fn unlink_path(&self, cx: &Context, path: &[u8]) -> Result<()> {
         let (dir, name, slash) = self.walk_parent(cx, path)?;
         if slash {
-            let walked = self.walk(cx, &dir, name, WalkFlags::NOFOLLOW)?;
-            let is_dir = walked.inode.kind() == FileType::Directory;
+            let found = self.lookup(cx, &dir, name)?;
+            let is_dir = found.inode.kind() == FileType::Directory;
             return Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        self.check_change(cx, &dir, Some(name))?;
         self.unlink(cx, &dir, name)
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`rmdir`](Vfs::rmdir).
+    /// Those of [`walk`](Vfs::walk) and [`rmdir`](Vfs::rmdir); `EACCES` or `EPERM` for who may not.
     pub fn rmdir_path(&self, cx: &Context, path: &[u8]) -> Result<()> {
         let (dir, name, _) = self.walk_parent(cx, path)?;
+        self.check_change(cx, &dir, Some(name))?;
         self.rmdir(cx, &dir, name)
     }
 
     /// Moves a name.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk) and [`rename`](Vfs::rename); `ENOTDIR` for a slash behind what is no directory.
+    /// Those of [`walk`](Vfs::walk) and [`rename`](Vfs::rename); `ENOTDIR` for a slash behind what is no directory; `EACCES` or `EPERM` for who may
+    /// not.
     pub fn rename_path(
         &self,
         cx: &Context,
@@ -123,11 +196,13 @@ impl<F: FileSystem> Vfs<F> {
         let (from_dir, from_name, from_slash) = self.walk_parent(cx, from)?;
         let (to_dir, to_name, to_slash) = self.walk_parent(cx, to)?;
         if from_slash || to_slash {
-            let moved = self.walk(cx, &from_dir, from_name, WalkFlags::NOFOLLOW)?;
+            let moved = self.lookup(cx, &from_dir, from_name)?;
             if moved.inode.kind() != FileType::Directory {
                 return Err(Errno::ENOTDIR);
             }
         }
+        self.check_change(cx, &from_dir, Some(from_name))?;
+        self.check_change(cx, &to_dir, Some(to_name))?;
         self.rename(cx, &from_dir, from_name, &to_dir, to_name, flags)
     }
 
@@ -206,7 +281,22 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// A path that ends in a dot or is the root names something that exists.
-fn exists(error: Errno) -> Errno {
-    if error == Errno::EBUSY { Errno::EEXIST } else { error }
+/// Why opening a path stopped.
+enum Stop {
+    Error(Errno),
+    /// Go on with this path.
+    Link(Vec<u8>),
+}
+
+impl Stop {
+    /// A target that begins with a slash stands alone.
+    fn absolute(self, target: &[u8]) -> Stop {
+        if target.first() == Some(&b'/') { Stop::Link(target.to_vec()) } else { self }
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Stop {
+        Stop::Error(error)
+    }
 }

@@ -121,12 +121,18 @@ impl<F: FileSystem> Vfs<F> {
         if attr.kind != FileType::Directory {
             return Err(Errno::ENOTDIR);
         }
+        vfscale_sync::fence::prepare();
         let sb = SuperBlock::create(options.max_names).ok_or(Errno::ENFILE)?;
-        let mut vfs = Vfs { fs, sb, root: None, options };
-        let until = clock::until(vfs.options.attr_ttl);
-        let inode = inode_table::get_or_create(sb, key, &attr, Arc::new(node), until)?;
-        vfs.root = Some(dcache::make_root(sb, inode)?);
-        Ok(vfs)
+        let until = clock::until(options.attr_ttl);
+        let root = inode_table::get_or_create(sb, key, &attr, Arc::new(node), until)
+            .and_then(|inode| dcache::make_root(sb, inode));
+        match root {
+            Ok(root) => Ok(Vfs { fs, sb, root: Some(root), options }),
+            Err(error) => {
+                SuperBlock::destroy(sb);
+                Err(error)
+            }
+        }
     }
 
     /// The backend.
@@ -239,13 +245,13 @@ impl<F: FileSystem> Vfs<F> {
     pub fn lookup(&self, cx: &Context, dir: &DentryRef, name: &[u8]) -> Result<Found> {
         name::check(name)?;
         let dentry = match name {
-            b"." => dir.clone(),
-            b".." => self.parent(dir),
+            b"." => return self.found(dir),
+            b".." => return self.found(&self.parent(dir)),
             _ => self.lookup_dentry(cx, dir, name)?,
         };
         match self.found(&dentry) {
             // Gone on the host while its name was believed: ask for the name once more.
-            Err(Errno::ESTALE) if dentry.0.parent_id().is_some() => {
+            Err(Errno::ESTALE) => {
                 dcache::unhash(&dentry);
                 self.found(&self.lookup_dentry(cx, dir, name)?)
             }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use vfscale::{
-    Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, Timestamp,
-    Vfs,
+    Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, SetAttr,
+    Timestamp, Vfs,
 };
 
 const CX: Context = Context::root();
@@ -21,6 +21,12 @@ struct Behind {
     inside: AtomicU64,
     most_inside: AtomicU64,
     panics: AtomicBool,
+    /// A `getattr` that has its answer stops between these two.
+    getattr_gate: Mutex<Option<Arc<(Barrier, Barrier)>>>,
+    /// This node's `getattr` answers `ESTALE`.
+    gone: AtomicU64,
+    /// Every name ever looked up, for who asks.
+    seen: Mutex<Vec<Vec<u8>>>,
 }
 
 fn entry(ino: u64) -> Entry<u64> {
@@ -57,6 +63,7 @@ impl FileSystem for Flat {
 
     fn lookup(&self, _: &Context, at: Place<'_, u64>) -> Result<Entry<u64>> {
         let state = &self.0;
+        state.seen.lock().unwrap().push(at.name.to_vec());
         state.asked.fetch_add(1, SeqCst);
         let inside = state.inside.fetch_add(1, SeqCst) + 1;
         state.most_inside.fetch_max(inside, SeqCst);
@@ -69,7 +76,24 @@ impl FileSystem for Flat {
     }
 
     fn getattr(&self, node: &u64, _: Option<&()>) -> Result<Attr> {
-        Ok(entry(*node).attr)
+        let names = self.0.names.lock().unwrap();
+        let attr = entry(*node).attr;
+        let size = names.get(format!("size of {node}").as_bytes()).copied();
+        drop(names);
+        if let Some(gate) = &*self.0.getattr_gate.lock().unwrap() {
+            gate.0.wait();
+            gate.1.wait();
+        }
+        if self.0.gone.load(SeqCst) == *node {
+            return Err(Errno::ESTALE);
+        }
+        Ok(Attr { size: size.unwrap_or(attr.size), ..attr })
+    }
+
+    fn setattr(&self, _: &Context, node: &u64, _: Option<&()>, change: &SetAttr) -> Result<Attr> {
+        let size = change.size.unwrap();
+        self.0.names.lock().unwrap().insert(format!("size of {node}").into(), size);
+        Ok(Attr { size, ..entry(*node).attr })
     }
 }
 
@@ -192,4 +216,68 @@ fn a_directory_that_moves_behind_our_back_keeps_its_one_dentry() {
     behind.set_in(7, "loop", 8);
     assert_eq!(vfs.stat(&CX, b"/other/new/loop"), Err(Errno::ELOOP));
     assert_eq!(vfs.path_of(&old.dentry), b"/other/new");
+}
+
+#[test]
+fn an_old_answer_does_not_undo_a_change() {
+    let (vfs, behind) = mount(Options::exclusive());
+    behind.set("x", 200);
+    let inode = vfs.lookup(&CX, &vfs.root(), b"x").unwrap().inode;
+    let gate = Arc::new((Barrier::new(2), Barrier::new(2)));
+    *behind.getattr_gate.lock().unwrap() = Some(gate.clone());
+    std::thread::scope(|scope| {
+        let asker = scope.spawn(|| vfs.getattr(&inode, None).unwrap().size);
+        gate.0.wait();
+        // The asker has the old answer in hand. A change begins and ends.
+        let change = SetAttr { size: Some(5), ..SetAttr::default() };
+        assert_eq!(vfs.setattr(&CX, &inode, None, &change).unwrap().size, 5);
+        gate.1.wait();
+        assert_eq!(asker.join().unwrap(), 200);
+    });
+    *behind.getattr_gate.lock().unwrap() = None;
+    assert_eq!(vfs.stat(&CX, b"/x").unwrap().size, 5);
+}
+
+#[test]
+fn dots_never_reach_the_backend() {
+    let mut options = Options::exclusive();
+    options.attr_ttl = Duration::ZERO;
+    let (vfs, behind) = mount(options);
+    behind.set("p", 7);
+    behind.set_in(7, "d", 8);
+    let p = vfs.lookup(&CX, &vfs.root(), b"p").unwrap();
+    let d = vfs.lookup(&CX, &p.dentry, b"d").unwrap();
+    behind.gone.store(7, SeqCst);
+    assert_eq!(vfs.lookup(&CX, &d.dentry, b"..").map(drop), Err(Errno::ESTALE));
+    assert_eq!(vfs.lookup(&CX, &p.dentry, b".").map(drop), Err(Errno::ESTALE));
+    behind.gone.store(0, SeqCst);
+    assert_eq!(vfs.path_of(&d.dentry), b"/p/d");
+    assert_eq!(*behind.seen.lock().unwrap(), [b"p", b"d"]);
+}
+
+/// One directory seen at two places at the same moment, again and again: it has one dentry, and nobody is told that it is absent.
+#[test]
+fn a_directory_at_two_places_is_whole_for_everybody() {
+    let (vfs, behind) = mount(Options::exclusive());
+    behind.set("a", 7);
+    behind.set("b", 8);
+    behind.set_in(7, "x", 9);
+    behind.set_in(8, "y", 9);
+    behind.set_in(9, "file", 300);
+    let end = Instant::now() + Duration::from_secs(1);
+    at_once(6, |i| {
+        let (dir, name): (&[u8], &[u8]) = if i % 2 == 0 { (b"a", b"x") } else { (b"b", b"y") };
+        let dir = vfs.lookup(&CX, &vfs.root(), dir).unwrap();
+        while Instant::now() < end {
+            let found = vfs.lookup(&CX, &dir.dentry, name).unwrap();
+            assert_eq!(found.attr.ino, 9);
+            assert_eq!(vfs.lookup(&CX, &found.dentry, b"file").unwrap().attr.ino, 300);
+            if i == 0 {
+                drop(found);
+                vfs.shrink(5);
+            }
+        }
+    });
+    vfs.shrink_all();
+    assert_eq!((vfs.stats().names, vfs.stats().inodes), (1, 1));
 }

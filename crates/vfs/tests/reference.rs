@@ -173,12 +173,11 @@ impl Model {
             }
             Op::Link(from, to) => {
                 let thing = self.get(from)?.clone();
-                // A directory is refused before the new name is looked at, unless that cannot be reached.
-                self.parent_of(to)?;
+                // What exists is told first.
+                self.free(to)?;
                 if thing == Thing::Dir {
                     return Err(Errno::EPERM);
                 }
-                self.free(to)?;
                 self.tree.insert(to.clone(), thing);
             }
             Op::Unlink(path) => {

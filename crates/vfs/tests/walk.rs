@@ -110,6 +110,58 @@ fn a_directory_that_may_not_be_searched_ends_the_walk() {
 }
 
 #[test]
+fn odd_ends_of_paths_answer_as_a_kernel_does() {
+    let vfs = tree();
+    let create = OpenFlags::READ | OpenFlags::CREATE;
+    let open = |path: &[u8]| vfs.open_path(&CX, path, create, 0o644).map(drop);
+    assert_eq!(vfs.stat(&CX, b"").map(drop), Err(Errno::ENOENT));
+    assert_eq!(open(b"/a"), Err(Errno::EISDIR));
+    assert_eq!(open(b"/loop1"), Err(Errno::ELOOP));
+    assert_eq!(open(b"/a/b/c/fresh/"), Err(Errno::EISDIR));
+    assert_eq!(open(b"/dangling"), Ok(()));
+    assert_eq!(vfs.lstat(&CX, b"/nowhere").map(|a| a.kind), Ok(FileType::Regular));
+    assert_eq!(vfs.rmdir_path(&CX, b"/a/b/."), Err(Errno::EINVAL));
+    assert_eq!(vfs.rmdir_path(&CX, b"/a/b/.."), Err(Errno::ENOTEMPTY));
+    assert_eq!(vfs.unlink_path(&CX, b"/a/b/."), Err(Errno::EISDIR));
+    assert_eq!(vfs.mkdir_path(&CX, b"/none/.", 0o755), Err(Errno::ENOENT));
+    assert_eq!(vfs.mkdir_path(&CX, b"/a/.", 0o755), Err(Errno::EEXIST));
+    assert_eq!(vfs.mkdir_path(&CX, b"/", 0o755), Err(Errno::EEXIST));
+    assert_eq!(vfs.rename_path(&CX, b"/a/.", b"/z", RenameFlags::empty()), Err(Errno::EBUSY));
+    assert_eq!(
+        vfs.mknod(&CX, &vfs.root(), b"plain", 0o644, 0).map(|f| f.attr.kind),
+        Ok(FileType::Regular)
+    );
+}
+
+#[test]
+fn a_user_does_on_paths_what_the_modes_allow() {
+    let vfs = tree();
+    let chmod = |path: &[u8], perm, uid| {
+        let change = SetAttr { perm: Some(perm), uid: Some(uid), ..SetAttr::default() };
+        vfs.setattr_path(&CX, path, &change).unwrap();
+    };
+    let user = Context { uid: 7, gid: 7, groups: None, pid: 0 };
+    chmod(b"/a/b", 0o755, 0);
+    assert_eq!(vfs.mkdir_path(&user, b"/a/b/new", 0o755), Err(Errno::EACCES));
+    assert_eq!(
+        vfs.mkdir_path(&user, b"/a/b/c", 0o755),
+        Err(Errno::EEXIST),
+        "what exists comes first"
+    );
+    assert_eq!(vfs.rmdir_path(&user, b"/a/b/c"), Err(Errno::EACCES));
+    assert_eq!(vfs.rename_path(&user, b"/a/b/c", b"/x", RenameFlags::empty()), Err(Errno::EACCES));
+    let write = OpenFlags::WRITE;
+    assert_eq!(vfs.open_path(&user, b"/a/b/c/file", write, 0).map(drop), Err(Errno::EACCES));
+    assert!(vfs.open_path(&user, b"/a/b/c/file", OpenFlags::READ, 0).is_ok());
+    // A sticky directory that all may change: each only the names of its own.
+    chmod(b"/a/b/c", 0o1777, 0);
+    assert_eq!(vfs.unlink_path(&user, b"/a/b/c/file"), Err(Errno::EPERM));
+    chmod(b"/a/b/c/file", 0o600, 7);
+    assert_eq!(vfs.unlink_path(&user, b"/a/b/c/file"), Ok(()));
+    assert!(vfs.open_path(&user, b"/a/b/c/own", write | OpenFlags::CREATE, 0o600).is_ok());
+}
+
+#[test]
 fn what_changes_is_seen_at_once() {
     let vfs = tree();
     assert_eq!(size(&vfs, "/a/new"), Err(Errno::ENOENT));

@@ -30,7 +30,7 @@ use vfscale_sync::{Chained, Counted, HashIndex, Id, LockRefGuard, PutReturn, Seq
 use crate::dentry::{self, Birth, Dentry, DentryRef};
 use crate::inode::InodeRef;
 use crate::superblock::SuperBlock;
-use crate::{Errno, Result};
+use crate::{Errno, FileType, Result};
 
 /// Makes moves of names one at a time, and lets climbers (`is_below`, paths) check that none happened.
 pub(crate) static RENAME_LOCK: SeqLock = SeqLock::new();
@@ -112,19 +112,41 @@ fn alloc(
 ) -> Result<DentryRef> {
     let superblock = SuperBlock::of(Some(sb));
     let fresh = dentry::pool().alloc().ok_or(Errno::ENFILE)?;
-    if !matches!(birth, Birth::Known(Some(_), _)) {
-        superblock.negative().up();
-    }
+    superblock.negative().up();
     superblock.names().up();
     fresh.init(sb, parent, hash, name, birth);
     Ok(DentryRef(vfscale_sync::Held::from_fresh(fresh)))
 }
 
+/// Lets a dentry that leads nowhere lead to `inode`; `publish` then puts it into the hash, if it is not there yet. Its lock is held from
+/// before a directory knows it as its one dentry until it is whole: who is given it meanwhile waits.
+///
+/// # Errors
+/// The dentry that the directory has already, at another place. Nothing was done then.
+fn attach(
+    dentry: &DentryRef,
+    inode: InodeRef,
+    until: u64,
+    publish: impl FnOnce(&rcu::Guard),
+) -> Result<(), DentryRef> {
+    let guard = rcu::pin();
+    let lock = dentry.0.lock();
+    if inode.0.kind() == FileType::Directory
+        && let Some(alias) = inode.0.claim_alias(dentry.id(), &guard)
+    {
+        return Err(alias);
+    }
+    dentry.0.instantiate(Some(inode), until, &lock);
+    publish(&guard);
+    drop(lock);
+    dentry.0.superblock().negative().down();
+    Ok(())
+}
+
 /// The root of a mount: its own tree, never in the hash.
 pub(crate) fn make_root(sb: Id<SuperBlock>, inode: InodeRef) -> Result<DentryRef> {
-    let root = alloc(sb, None, 0, b"", Birth::Known(Some(inode.clone()), crate::clock::FOREVER))?;
-    let claimed = inode.0.claim_alias(root.id(), &rcu::pin());
-    debug_assert!(claimed.is_none(), "a new mount's root has no other dentry");
+    let root = alloc(sb, None, 0, b"", Birth::Bare)?;
+    attach(&root, inode, crate::clock::FOREVER, |_| ()).map_err(|_| Errno::EBUSY)?;
     Ok(root)
 }
 
@@ -136,22 +158,15 @@ pub(crate) fn add(
     sb: Id<SuperBlock>,
     parent: &DentryRef,
     name: &[u8],
-    inode: Option<InodeRef>,
+    inode: InodeRef,
     until: u64,
 ) -> Result<DentryRef> {
     let superblock = SuperBlock::of(Some(sb));
     lru::make_room(superblock);
     let key = Key::new(superblock, parent.id(), name);
-    let dentry =
-        alloc(sb, Some(parent.clone()), key.hash, name, Birth::Known(inode.clone(), until))?;
-    let guard = rcu::pin();
-    if let Some(inode) = inode.filter(|i| i.0.kind() == crate::FileType::Directory) {
-        // It has a dentry at another place: who wants it here must move that one.
-        if inode.0.claim_alias(dentry.id(), &guard).is_some() {
-            return Err(Errno::ESTALE);
-        }
-    }
-    index().insert(dentry.id(), key.hash, &guard);
+    let dentry = alloc(sb, Some(parent.clone()), key.hash, name, Birth::Bare)?;
+    attach(&dentry, inode, until, |guard| index().insert(dentry.id(), key.hash, guard))
+        .map_err(|_| Errno::ESTALE)?;
     Ok(dentry)
 }
 
@@ -175,10 +190,7 @@ fn unlink_chain(id: Id<Dentry>, dentry: &Dentry, guard: &rcu::Guard) {
 pub(crate) fn delete(dentry: &DentryRef, until: u64) {
     let lock = dentry.0.lock();
     // A directory's dentry stays its one dentry to the end; it never turns negative.
-    if lock.count() > 1
-        || dentry.0.kind() == Some(crate::FileType::Directory)
-        || !dentry.0.is_hashed()
-    {
+    if lock.count() > 1 || dentry.0.kind() == Some(FileType::Directory) || !dentry.0.is_hashed() {
         drop(lock);
         unhash(dentry);
         return;
@@ -191,67 +203,79 @@ pub(crate) fn delete(dentry: &DentryRef, until: u64) {
 }
 
 /// Gives a negative dentry its inode (`d_instantiate`). The caller holds the directory lock exclusively.
-pub(crate) fn instantiate(dentry: &DentryRef, inode: InodeRef, until: u64) {
-    if inode.0.kind() == crate::FileType::Directory {
-        let claimed = inode.0.claim_alias(dentry.id(), &rcu::pin());
-        debug_assert!(claimed.is_none(), "a new directory has no other dentry");
-    }
-    let lock = dentry.0.lock();
-    dentry.0.instantiate(Some(inode), until, &lock);
-    drop(lock);
-    dentry.0.superblock().negative().down();
+///
+/// # Errors
+/// `ESTALE` for a directory that is cached at another place; the dentry is out of the cache then.
+pub(crate) fn instantiate(dentry: &DentryRef, inode: InodeRef, until: u64) -> Result<()> {
+    attach(dentry, inode, until, |_| ()).map_err(|_| {
+        unhash(dentry);
+        Errno::ESTALE
+    })
 }
 
 /// Moves a name (`d_move`). The caller holds both directory locks exclusively, or is the only one who knows the place.
 pub(crate) fn rename(dentry: &DentryRef, parent: &DentryRef, name: &[u8]) {
-    let guard = rcu::pin();
-    let parent = parent.clone();
-    let key = Key::new(dentry.0.superblock(), parent.id(), name);
-    let rename = RENAME_LOCK.write();
-    let lock = dentry.0.lock();
-    let old_parent = if dentry.0.is_hashed() {
-        let mut old_parent = None;
-        let write = dentry.0.seq.write();
-        index().relink(dentry.id(), dentry.0.hash(), key.hash, &guard, || {
-            old_parent = dentry.0.set_place(parent, key.hash, name, &guard);
-        });
-        drop(write);
-        old_parent
-    } else {
-        // Out of the cache, but in use (its name was invalidated): it comes back at its new place.
-        let write = dentry.0.seq.write();
-        let old_parent = dentry.0.set_place(parent, key.hash, name, &guard);
-        drop(write);
-        index().insert(dentry.id(), key.hash, &guard);
-        dentry.0.rehash(&lock);
-        old_parent
-    };
-    drop(lock);
-    drop(rename);
+    let moves = RENAME_LOCK.write();
+    let old_parent = move_to(dentry, parent, name);
+    drop(moves);
     // A last reference may end here: only with no lock held.
     drop(old_parent);
 }
 
 /// Swaps two names (`d_exchange`). The caller holds both directory locks exclusively.
 pub(crate) fn exchange(a: &DentryRef, b: &DentryRef) {
-    let (Some(a_parent), Some(b_parent)) = (a.parent(), b.parent()) else { return };
-    let (a_name, b_name) = (a.name(), b.name());
-    rename(a, &b_parent, &b_name);
-    rename(b, &a_parent, &a_name);
+    let moves = RENAME_LOCK.write();
+    let old_parents = a.parent().zip(b.parent()).map(|(a_parent, b_parent)| {
+        let (a_name, b_name) = (a.name(), b.name());
+        let old = (move_to(a, &b_parent, &b_name), move_to(b, &a_parent, &a_name));
+        (old, a_parent, b_parent)
+    });
+    drop(moves);
+    drop(old_parents);
+}
+
+/// Moves one dentry, with all moves held off, and answers with the parent it had. A directory that would come below itself (its
+/// backend was changed behind the mount's back, in two steps at once) goes out of the cache instead.
+fn move_to(dentry: &DentryRef, parent: &DentryRef, name: &[u8]) -> Option<DentryRef> {
+    let guard = rcu::pin();
+    if climb(parent.id(), dentry.id(), &guard) {
+        unhash(dentry);
+        return None;
+    }
+    let parent = parent.clone();
+    let key = Key::new(dentry.0.superblock(), parent.id(), name);
+    let lock = dentry.0.lock();
+    if dentry.0.is_hashed() {
+        let mut old_parent = None;
+        let _write = dentry.0.seq.write();
+        index().relink(dentry.id(), dentry.0.hash(), key.hash, &guard, || {
+            old_parent = dentry.0.set_place(parent, key.hash, name, &guard);
+        });
+        return old_parent;
+    }
+    // Out of the cache, but in use (its name was invalidated): it comes back at its new place.
+    let write = dentry.0.seq.write();
+    let old_parent = dentry.0.set_place(parent, key.hash, name, &guard);
+    drop(write);
+    index().insert(dentry.id(), key.hash, &guard);
+    dentry.0.rehash(&lock);
+    old_parent
+}
+
+/// Does the way up from `from` lead over `to`?
+fn climb(from: Id<Dentry>, to: Id<Dentry>, guard: &rcu::Guard) -> bool {
+    let mut at = Some(from);
+    while let Some(id) = at {
+        if id == to {
+            return true;
+        }
+        at = Dentry::pool().get(id, guard).parent_id();
+    }
+    false
 }
 
 /// Is `dentry` the directory `above`, or below it (`is_subdir`)? One try without a lock, then with moves held off.
 pub(crate) fn is_below(dentry: &DentryRef, above: &DentryRef) -> bool {
-    fn climb(from: Id<Dentry>, to: Id<Dentry>, guard: &rcu::Guard) -> bool {
-        let mut at = Some(from);
-        while let Some(id) = at {
-            if id == to {
-                return true;
-            }
-            at = Dentry::pool().get(id, guard).parent_id();
-        }
-        false
-    }
     let guard = rcu::pin();
     let start = RENAME_LOCK.read_begin();
     let below = climb(dentry.id(), above.id(), &guard);
@@ -316,7 +340,7 @@ fn finish_kill(id: Id<Dentry>, dentry: &Dentry, guard: &rcu::Guard) -> Option<Id
     unlink_chain(id, dentry, guard);
     let inode = dentry.inode_id().map(|id| InodeRef(vfscale_sync::Held::from_raw(id)));
     match inode {
-        Some(inode) if inode.0.kind() == crate::FileType::Directory => inode.0.drop_alias(id),
+        Some(inode) if inode.0.kind() == FileType::Directory => inode.0.drop_alias(id),
         Some(_) => {}
         None => superblock.negative().down(),
     }

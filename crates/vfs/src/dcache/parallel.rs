@@ -10,17 +10,24 @@ use std::time::Duration;
 
 use vfscale_sync::{FindOrInsert, Id, QRwLockWriteGuard, rcu};
 
-use super::{Key, alloc, index, is_below, lru, rename, unhash};
+use super::{Key, alloc, attach, index, is_below, lru, rename, unhash};
 use crate::dentry::{Birth, DentryRef};
 use crate::inode::{InodeRef, Node};
 use crate::superblock::{Count, SuperBlock};
-use crate::{Attr, Errno, FileType, InodeKey, Result, clock, inode_table};
+use crate::{Attr, Errno, InodeKey, Result, clock, inode_table};
 
 /// What the backend told of a name.
 pub(crate) struct Asked {
     pub(crate) key: InodeKey,
     pub(crate) attr: Attr,
     pub(crate) node: Node,
+}
+
+impl Asked {
+    /// Is it this inode? A number that is used again for another type is another object.
+    pub(crate) fn is(&self, inode: &InodeRef) -> bool {
+        inode.key() == self.key && inode.kind() == self.attr.kind
+    }
 }
 
 /// How long what the backend tells is good.
@@ -86,17 +93,13 @@ pub(crate) fn lookup(
                         inode_table::get_or_create(sb, asked.key, &asked.attr, asked.node, until)?
                     }
                     Err(Errno::ENOENT) => {
-                        return Ok(lookup.end(None, clock::until(ttl.negative)));
+                        return Ok(lookup.end_absent(clock::until(ttl.negative)));
                     }
                     Err(error) => return Err(error),
                 };
-                let alias = if inode.0.kind() == FileType::Directory {
-                    inode.0.claim_alias(lookup.dentry.id(), &rcu::pin())
-                } else {
-                    None
-                };
-                let Some(alias) = alias else {
-                    return Ok(lookup.end(Some(inode), clock::until(ttl.entry)));
+                let alias = match lookup.end(inode, clock::until(ttl.entry)) {
+                    Ok(dentry) => return Ok(dentry),
+                    Err(alias) => alias,
                 };
                 if moves.is_none() {
                     // Moves come before directory locks: once more, in that order.
@@ -133,9 +136,11 @@ fn revalidate(
     ask: &dyn Fn() -> Result<Asked>,
 ) -> Result<bool> {
     superblock.bump(Count::Revalidate);
-    match (ask(), dentry.inode()) {
-        (Ok(asked), Some(inode)) if inode.key() == asked.key && inode.kind() == asked.attr.kind => {
-            inode.0.update_attr(&asked.attr, clock::until(ttl.attr));
+    let inode = dentry.inode();
+    let sample = inode.as_ref().map(|inode| inode.0.attr_sample());
+    match (ask(), inode.zip(sample)) {
+        (Ok(asked), Some((inode, sample))) if asked.is(&inode) => {
+            inode.0.store_asked(&asked.attr, clock::until(ttl.attr), sample);
             dentry.0.set_valid_until(clock::until(ttl.entry));
             Ok(true)
         }
@@ -158,16 +163,25 @@ struct InLookup {
 }
 
 impl InLookup {
-    /// The name is known now.
-    fn end(&mut self, inode: Option<InodeRef>, until: u64) -> DentryRef {
-        self.ended = true;
-        let positive = inode.is_some();
+    /// The name leads to `inode`.
+    ///
+    /// # Errors
+    /// The one dentry that the directory has already; the lookup has not ended.
+    fn end(&mut self, inode: InodeRef, until: u64) -> Result<DentryRef, DentryRef> {
+        attach(&self.dentry, inode, until, |_| ())?;
+        Ok(self.ended())
+    }
+
+    /// The name is absent.
+    fn end_absent(&mut self, until: u64) -> DentryRef {
         let lock = self.dentry.0.lock();
-        self.dentry.0.instantiate(inode, until, &lock);
+        self.dentry.0.instantiate(None, until, &lock);
         drop(lock);
-        if positive {
-            self.dentry.0.superblock().negative().down();
-        }
+        self.ended()
+    }
+
+    fn ended(&mut self) -> DentryRef {
+        self.ended = true;
         self.dentry.0.end_lookup();
         self.dentry.clone()
     }

@@ -11,11 +11,12 @@ impl<F: FileSystem> Vfs<F> {
     /// What the backend answers.
     pub fn getattr(&self, inode: &InodeRef, file: Option<&OpenFile>) -> Result<Attr> {
         let node = self.node(inode)?;
+        let sample = inode.0.attr_sample();
         let attr = match file {
             Some(file) => file.with_handle(|handle| self.fs.getattr(&node, Some(handle)))?,
             None => self.fs.getattr(&node, None)?,
         };
-        inode.0.update_attr(&attr, clock::until(self.options().attr_ttl));
+        inode.0.store_asked(&attr, clock::until(self.options().attr_ttl), sample);
         Ok(attr)
     }
 
@@ -31,12 +32,15 @@ impl<F: FileSystem> Vfs<F> {
         change: &SetAttr,
     ) -> Result<Attr> {
         let node = self.node(inode)?;
+        let sample = inode.0.attr_sample();
         let result = match file {
             Some(file) => file.with_handle(|h| self.fs.setattr(cx, &node, Some(h), change)),
             None => self.fs.setattr(cx, &node, None, change),
         };
         match &result {
-            Ok(attr) => inode.0.update_attr(attr, clock::until(self.options().attr_ttl)),
+            Ok(attr) => {
+                inode.0.store_changed(attr, clock::until(self.options().attr_ttl), sample);
+            }
             Err(_) => inode.0.forget_attr(),
         }
         result

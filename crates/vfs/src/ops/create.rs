@@ -24,6 +24,8 @@ impl<F: FileSystem> Vfs<F> {
         mode: u32,
         rdev: u64,
     ) -> Result<Found> {
+        // No type means a regular file.
+        let mode = if mode >> 12 == 0 { mode | FileType::Regular.mode_bits() } else { mode };
         match FileType::from_mode(mode) {
             Some(FileType::Directory | FileType::Symlink) | None => return Err(Errno::EINVAL),
             Some(_) => {}
@@ -75,8 +77,9 @@ impl<F: FileSystem> Vfs<F> {
         }
         let node = self.node(inode)?;
         self.with_new_name(dir, name, |at| {
+            let sample = inode.0.attr_sample();
             let attr = self.fs.link(cx, &node, at)?;
-            inode.0.update_attr(&attr, clock::until(self.options().attr_ttl));
+            inode.0.store_changed(&attr, clock::until(self.options().attr_ttl), sample);
             Ok((inode.clone(), attr, ()))
         })
         .map(|(found, ())| found)
@@ -163,8 +166,8 @@ impl<F: FileSystem> Vfs<F> {
         let (inode, attr, extra) = match made {
             Ok(made) => made,
             Err(error) => {
-                // Made on the host while we believed it absent: the next look must see it.
-                if error == Errno::EEXIST
+                // Made on the host while we believed it absent, or made for all we know: the next look asks.
+                if (error == Errno::EEXIST || !error.changed_nothing())
                     && let Some(wrong) = cached.filter(|dentry| dentry.inode().is_none())
                 {
                     dcache::unhash(&wrong);
@@ -174,19 +177,20 @@ impl<F: FileSystem> Vfs<F> {
         };
         dir_inode.0.forget_attr();
         let until = clock::until(self.options().entry_ttl);
-        let dentry = match cached {
+        let added = match cached {
             Some(negative) if negative.inode().is_none() => {
-                dcache::instantiate(&negative, inode.clone(), until);
-                negative
+                dcache::instantiate(&negative, inode.clone(), until).map(|()| negative)
             }
             stale => {
                 if let Some(stale) = stale {
                     dcache::unhash(&stale);
                 }
-                dcache::add(self.sb, dir, name, Some(inode.clone()), until)?
+                dcache::add(self.sb, dir, name, inode.clone(), until)
             }
         };
+        // Only now: a handle that is not wanted closes with no lock held.
         drop(exclusive);
+        let dentry = added?;
         let valid = clock::remaining(until);
         Ok((Found { dentry, inode, attr, valid }, extra))
     }

@@ -62,9 +62,9 @@ impl<F: FileSystem> Vfs<F> {
                 drop(inode);
                 dcache::delete(&dentry, clock::until(self.options().negative_ttl));
             }
-            // Gone on the host already: the next look must see it.
-            Err(Errno::ENOENT | Errno::ESTALE) => dcache::unhash(&dentry),
-            Err(_) => {}
+            Err(error) if error.changed_nothing() => {}
+            // Gone on the host already, or gone for all we know: the next look asks.
+            Err(_) => dcache::unhash(&dentry),
         }
         drop(exclusive);
         answer
@@ -88,7 +88,7 @@ impl<F: FileSystem> Vfs<F> {
         self.superblock().bump(crate::superblock::Count::LookupBackend);
         let asked = self.ask(cx, dir_node, name);
         if let (Ok(asked), Some(dentry)) = (&asked, &cached)
-            && dentry.inode().is_some_and(|inode| inode.key() == asked.key)
+            && dentry.inode().is_some_and(|inode| asked.is(&inode))
         {
             dentry.0.set_valid_until(clock::until(self.options().entry_ttl));
             return Ok(dentry.clone());
@@ -99,6 +99,6 @@ impl<F: FileSystem> Vfs<F> {
         let Asked { key, attr, node } = asked?;
         let until = clock::until(self.options().attr_ttl);
         let inode = inode_table::get_or_create(self.sb, key, &attr, node, until)?;
-        dcache::add(self.sb, dir, name, Some(inode), clock::until(self.options().entry_ttl))
+        dcache::add(self.sb, dir, name, inode, clock::until(self.options().entry_ttl))
     }
 }

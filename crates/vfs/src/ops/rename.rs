@@ -114,8 +114,8 @@ impl<F: FileSystem> Vfs<F> {
             target_node.as_deref(),
         );
         if let Err(error) = answer {
-            // What we believe of the two names may be what was wrong.
-            if matches!(error, Errno::ENOENT | Errno::ESTALE | Errno::EEXIST) {
+            // What we believe of the two names may be what was wrong, or has become so.
+            if !error.changed_nothing() || error == Errno::EEXIST {
                 dcache::unhash(&moved);
                 if let Some((dentry, _)) = &target {
                     dcache::unhash(dentry);

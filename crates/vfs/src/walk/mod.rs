@@ -13,7 +13,7 @@ use crate::inode::InodeRef;
 use crate::{Attr, Context, Errno, FileSystem, FileType, Result, Vfs, name};
 
 /// At most this many symbolic links are followed in one walk.
-const MAX_LINKS: u32 = 40;
+pub(crate) const MAX_LINKS: u32 = 40;
 
 bitflags::bitflags! {
     /// What the end of a walk may be.
@@ -90,9 +90,26 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Who may pass through a directory, by its mode.
+/// What a caller wants to do with an inode, as the bits of one permission class.
+#[derive(Clone, Copy)]
+pub(crate) struct Access(u32);
+
+impl Access {
+    /// Pass through a directory.
+    pub(crate) const SEARCH: Access = Access(1);
+    /// Change the names in a directory.
+    pub(crate) const CHANGE: Access = Access(3);
+    pub(crate) const READ: Access = Access(4);
+    pub(crate) const WRITE: Access = Access(2);
+
+    pub(crate) const fn and(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}
+
+/// May `cx` do this, by mode, owner and group? The super-user may do everything.
 #[inline]
-fn may_search(cx: &Context, mode: u32, uid: u32, gid: u32) -> bool {
+pub(crate) fn may(cx: &Context, access: Access, (mode, uid, gid): (u32, u32, u32)) -> bool {
     if cx.uid == 0 {
         return true;
     }
@@ -103,16 +120,30 @@ fn may_search(cx: &Context, mode: u32, uid: u32, gid: u32) -> bool {
     } else {
         0
     };
-    mode >> shift & 1 != 0
+    mode >> shift & access.0 == access.0
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Resolves `path` from `base`; from the root if it begins with a slash. An empty path is `base` itself.
+    /// Resolves `path` from `base`; from the root if it begins with a slash.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` (a directory on the way that `cx` may not search), `ELOOP` (more than 40 links), `ENAMETOOLONG` (a component of more
-    /// than 255 bytes, a path of more than 4,095), `EINVAL` (a NUL); what the backend answers.
+    /// than 255 bytes, a path of more than 4,095), `EINVAL` (a NUL); `ENOENT` for an empty path; what the backend answers.
     pub fn walk(
+        &self,
+        cx: &Context,
+        base: &DentryRef,
+        path: &[u8],
+        flags: WalkFlags,
+    ) -> Result<Walked> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        self.walk_base(cx, base, path, flags)
+    }
+
+    /// [`walk`](Vfs::walk), where an empty path is `base` itself.
+    fn walk_base(
         &self,
         cx: &Context,
         base: &DentryRef,
@@ -138,7 +169,7 @@ impl<F: FileSystem> Vfs<F> {
     /// slash follows it.
     ///
     /// # Errors
-    /// Those of [`walk`](Vfs::walk); `EBUSY` for a path that ends in `.`, `..` or is the root.
+    /// Those of [`walk`](Vfs::walk).
     pub(crate) fn walk_parent<'p>(
         &self,
         cx: &Context,
@@ -147,14 +178,58 @@ impl<F: FileSystem> Vfs<F> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let end = path.iter().rposition(|&b| b != b'/').ok_or(Errno::EBUSY)? + 1;
+        // A path of slashes names the root: as good as a dot in it.
+        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
         let start = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
         let (parent, last) = (&path[..start], &path[start..end]);
-        if matches!(last, b"." | b"..") {
-            return Err(Errno::EBUSY);
+        let absolute: &[u8] = if path[0] == b'/' { b"/" } else { parent };
+        let parent = if parent.is_empty() { absolute } else { parent };
+        let dir = self.walk_base(cx, &self.root(), parent, WalkFlags::DIRECTORY)?;
+        Ok((dir.dentry, if end == 0 { b"." } else { last }, end != 0 && end < path.len()))
+    }
+
+    /// Refuses who may not change the names in `dir`; or, where it is sticky, this name.
+    pub(crate) fn check_change(
+        &self,
+        cx: &Context,
+        dir: &DentryRef,
+        name: Option<&[u8]>,
+    ) -> Result<()> {
+        if cx.uid == 0 {
+            return Ok(());
         }
-        let dir = self.walk(cx, &self.root(), parent, WalkFlags::DIRECTORY)?.dentry;
-        Ok((dir, last, end < path.len()))
+        const STICKY: u32 = 0o1000;
+        let dir_inode = self.dir_inode(dir)?;
+        self.check_access(cx, &dir_inode, Access::CHANGE)?;
+        let (mode, owner, _) = self.owner(&dir_inode)?;
+        if mode & STICKY == 0 || owner == cx.uid {
+            return Ok(());
+        }
+        let Some(name) = name else { return Ok(()) };
+        match self.lookup(cx, dir, name) {
+            Ok(found) if found.attr.uid != cx.uid => Err(Errno::EPERM),
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses who may not do this with `inode`.
+    pub(crate) fn check_access(
+        &self,
+        cx: &Context,
+        inode: &InodeRef,
+        access: Access,
+    ) -> Result<()> {
+        if cx.uid == 0 || may(cx, access, self.owner(inode)?) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Type and permission bits, owner and group.
+    fn owner(&self, inode: &InodeRef) -> Result<(u32, u32, u32)> {
+        if let Some(owner) = inode.0.cached_owner() {
+            return Ok(owner);
+        }
+        let attr = self.getattr(inode, None)?;
+        Ok((attr.perm, attr.uid, attr.gid))
     }
 
     /// The attributes of what `path` leads to, links followed.
@@ -174,6 +249,9 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     fn stat_with(&self, cx: &Context, path: &[u8], flags: WalkFlags) -> Result<Attr> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
         if let Some(attr) = self.stat_rcu(cx, path, flags)? {
             return Ok(attr);
         }
@@ -213,15 +291,14 @@ mod tests {
     #[test]
     fn search_permission_takes_the_first_class_that_fits() {
         let cx = |uid, gid, groups| Context { uid, gid, groups, pid: 0 };
-        assert!(may_search(&cx(0, 0, None), 0o000, 1, 1));
-        assert!(may_search(&cx(7, 8, None), 0o100, 7, 9));
-        assert!(
-            !may_search(&cx(7, 8, None), 0o011, 7, 8),
-            "the owner's bits alone count for the owner"
-        );
-        assert!(may_search(&cx(7, 8, None), 0o010, 1, 8));
-        assert!(may_search(&cx(7, 8, Some(vec![5])), 0o010, 1, 5));
-        assert!(!may_search(&cx(7, 8, None), 0o010, 1, 5));
-        assert!(may_search(&cx(7, 8, None), 0o001, 1, 5));
+        let search = |cx, mode, uid, gid| may(&cx, Access::SEARCH, (mode, uid, gid));
+        assert!(search(cx(0, 0, None), 0o000, 1, 1));
+        assert!(search(cx(7, 8, None), 0o100, 7, 9));
+        assert!(!search(cx(7, 8, None), 0o011, 7, 8), "the owner's bits alone count for the owner");
+        assert!(search(cx(7, 8, None), 0o010, 1, 8));
+        assert!(search(cx(7, 8, Some(vec![5])), 0o010, 1, 5));
+        assert!(!search(cx(7, 8, None), 0o010, 1, 5));
+        assert!(search(cx(7, 8, None), 0o001, 1, 5));
+        assert!(!may(&cx(7, 8, None), Access::CHANGE, (0o001, 1, 5)), "all that is wanted");
     }
 }

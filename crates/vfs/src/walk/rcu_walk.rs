@@ -7,7 +7,7 @@
 
 use vfscale_sync::{Counted, Id, rcu};
 
-use super::{Rest, WalkFlags, may_search};
+use super::{Access, Rest, WalkFlags, may};
 use crate::dcache::{self, Key};
 use crate::dentry::{Dentry, DentryRef};
 use crate::superblock::Count;
@@ -126,7 +126,7 @@ impl<F: FileSystem> Vfs<F> {
                 }
                 match owner {
                     None => break Steps::Stop(at, here),
-                    Some((mode, uid, gid)) if may_search(cx, mode, uid, gid) => {}
+                    Some(owner) if may(cx, Access::SEARCH, owner) => {}
                     Some(_) => return Err(Errno::EACCES),
                 }
             }

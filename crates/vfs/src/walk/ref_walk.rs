@@ -1,8 +1,7 @@
 //! ref-walk: counted references, the backend asked on a miss, symbolic links followed.
 
-use super::{MAX_LINKS, Rest, WalkFlags, may_search};
+use super::{Access, MAX_LINKS, Rest, WalkFlags};
 use crate::dentry::DentryRef;
-use crate::inode::InodeRef;
 use crate::{Context, Errno, FileSystem, FileType, Result, Vfs};
 
 impl<F: FileSystem> Vfs<F> {
@@ -22,7 +21,7 @@ impl<F: FileSystem> Vfs<F> {
         'path: loop {
             while let Some((name, last)) = rest.next()? {
                 let dir = self.dir_inode(&at)?;
-                self.check_search(cx, &dir)?;
+                self.check_access(cx, &dir, Access::SEARCH)?;
                 if name == b".." {
                     at = if at == *root { at } else { self.parent(&at) };
                     continue;
@@ -55,19 +54,5 @@ impl<F: FileSystem> Vfs<F> {
             }
             return Ok(at);
         }
-    }
-
-    fn check_search(&self, cx: &Context, dir: &InodeRef) -> Result<()> {
-        if cx.uid == 0 {
-            return Ok(());
-        }
-        let (mode, uid, gid) = match dir.0.cached_owner() {
-            Some(owner) => owner,
-            None => {
-                let attr = self.getattr(dir, None)?;
-                (attr.perm, attr.uid, attr.gid)
-            }
-        };
-        if may_search(cx, mode, uid, gid) { Ok(()) } else { Err(Errno::EACCES) }
     }
 }
