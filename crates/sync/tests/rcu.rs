@@ -269,3 +269,26 @@ fn a_stalled_reader_delays_frees_without_deadlock() {
     rcu::barrier();
     assert_eq!(drops.load(Ordering::Relaxed), 8_400);
 }
+
+/// A call that panics takes nobody with it: the rest of its batch runs, and a barrier comes to its end.
+#[test]
+fn a_deferred_call_that_panics_is_alone() {
+    let ran = Arc::new(AtomicU64::new(0));
+    let before = Arc::clone(&ran);
+    let after = Arc::clone(&ran);
+    std::thread::spawn(move || {
+        let guard = rcu::pin();
+        guard.defer(0, move || {
+            before.fetch_add(1, Ordering::Relaxed);
+        });
+        guard.defer(0, || panic!("on purpose, in a deferred call"));
+        guard.defer(0, move || {
+            after.fetch_add(1, Ordering::Relaxed);
+        });
+    })
+    .join()
+    .unwrap();
+    rcu::barrier();
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+    assert!(rcu::may_wait());
+}

@@ -304,9 +304,10 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// Waits until what was freed is free. A caller that holds an RCU guard of its own cannot; it is freed soon after.
+/// Waits until what was freed is free. A caller that holds an RCU guard of its own, or is in a deferred call, cannot; it is freed
+/// soon after.
 fn drain() {
-    if !rcu::is_pinned() {
+    if rcu::may_wait() {
         rcu::barrier();
     }
 }

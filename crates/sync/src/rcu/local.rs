@@ -5,6 +5,7 @@ use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
 use crate::mutex::Mutex;
 use crate::prim::{AtomicUsize, Ordering, yield_now};
 use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 /// Sections open in this thread.
@@ -253,7 +254,10 @@ impl Local {
         let before = self.state.get();
         self.state.set(before | CALLBACK);
         let count = items.len() as u64;
-        items.drain(..).for_each(Deferred::run);
+        for call in items.drain(..) {
+            // The panic hook has told of it; the other calls, and a barrier that waits for them, have nothing to do with it.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| call.run()));
+        }
         // Whatever the calls asked for stays asked for.
         self.state.set(self.state.get() & !CALLBACK | before & CALLBACK);
         RecordCounts::add(&record.counts.freed, count);

@@ -25,8 +25,8 @@
 //! The thread that deferred them, when it drops its outermost guard and has a batch (1,024 items or 1 MiB), if readers allow.
 //! Garbage is bounded: beyond eight batches or 32 MiB in one thread, that thread waits for readers each time it leaves its
 //! outermost section, a millisecond at most, so that a lock it holds meanwhile cannot deadlock with a reader. A thread that
-//! ends passes its garbage on. So dropping a guard may run deferred calls: they must not panic, not block, and not take a
-//! lock that someone holds while dropping a guard.
+//! ends passes its garbage on. So dropping a guard may run deferred calls: they must not block, and not take a
+//! lock that someone holds while dropping a guard. One that panics ends there; the others of its batch run.
 //!
 //! # Parts
 //! `domain`: the protocol and its orderings, as the models run it. `registry`: the threads' records. `local`: sections and
@@ -73,7 +73,7 @@ impl Guard {
     /// Runs `f` after a grace period, on some thread that drops its outermost guard (or in [`barrier`]). `bytes` is what `f`
     /// will free, about: it counts towards the limit on garbage.
     ///
-    /// `f` must not panic or block, see the module. If the process ends first, `f` never runs.
+    /// `f` must not block, see the module. If the process ends first, `f` never runs.
     #[inline]
     pub fn defer(&self, bytes: usize, f: impl FnOnce() + Send + 'static) {
         imp::defer(bytes, f);
@@ -134,6 +134,11 @@ pub(crate) fn snapshot() -> u64 {
 #[cfg(not(loom))]
 pub(crate) fn poll(snapshot: u64) -> bool {
     imp::poll(snapshot)
+}
+
+/// Whether the running thread may call [`synchronize`] and [`barrier`]: it holds no guard and is in no deferred call.
+pub fn may_wait() -> bool {
+    !imp::in_section() && !imp::in_callback()
 }
 
 /// Whether the running thread holds a guard.
