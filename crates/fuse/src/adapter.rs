@@ -14,7 +14,7 @@
 //! seems to pay, truncation as part of `open`, cached link targets, cached pages dropped when a file's size or time changed.
 //! Not asked for:
 //! - a write-back cache: it would make the kernel the owner of size and times, against a backend that others may change;
-//! - locks: see [`crate::FrontEnd`];
+//! - locks: see [`crate::front_end`];
 //! - to clear set-uid bits ourselves on write and chown: the kernel then does it, by a setattr we see as any other;
 //! - export over NFS: node ids do not outlive the session.
 

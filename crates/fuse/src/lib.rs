@@ -36,11 +36,10 @@ mod transport;
 mod wire;
 
 pub use error::MountError;
-pub use front_end::{Entry, FrontEnd, Given, GivenFile, STATS_XATTR};
+pub use front_end::STATS_XATTR;
 pub use options::{MountOptions, OptionError};
 pub use session::{Mounted, serve};
-pub use stats::{FuseStats, Report};
-pub use transport::{Delivery, Transport};
+pub use stats::FuseStats;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -19,7 +19,8 @@ use crate::adapter::{DEVICE, Device, KernelMount};
 use crate::crew::Crew;
 use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
-use crate::{FuseStats, MountError, MountOptions, Report, server};
+use crate::stats::Report;
+use crate::{FuseStats, MountError, MountOptions, server};
 
 /// How long [`Mounted::unmount`] waits for the threads after the kernel has let go.
 const END_TIMEOUT: Duration = Duration::from_secs(10);

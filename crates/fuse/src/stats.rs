@@ -19,7 +19,7 @@ pub struct FuseStats {
 }
 
 /// Makes the text of the attribute [`STATS_XATTR`](crate::STATS_XATTR).
-pub type Report = Box<dyn Fn(&FuseStats) -> String + Send + Sync>;
+pub(crate) type Report = Box<dyn Fn(&FuseStats) -> String + Send + Sync>;
 
 const STRIPES: usize = 16;
 

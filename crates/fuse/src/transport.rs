@@ -9,7 +9,7 @@ use std::io;
 /// What became of a reply.
 #[must_use = "what the reply gave the client has to be taken back if it was refused"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
+pub(crate) enum Delivery {
     /// The client has it.
     Taken,
     /// The client does not have it: its request is over, or the connection is.
@@ -17,7 +17,7 @@ pub enum Delivery {
 }
 
 /// Carries requests to the server and replies back. All threads of a server share one.
-pub trait Transport: Send + Sync {
+pub(crate) trait Transport: Send + Sync {
     /// Waits for a request and puts it, whole, at the front of `buf`. `None` when no more will come.
     ///
     /// # Errors

@@ -34,29 +34,28 @@ use std::time::Duration;
 use vfscale::{Attr, FdTable, FileSystem, Found, InodeRef, OpenFile, Result, Vfs};
 
 use crate::nodes::Nodes;
-use crate::stats::Counter;
-use crate::{FuseStats, Report};
+use crate::stats::{Counter, FuseStats, Report};
 
 /// At most this many open files in one session.
 const MAX_FILES: u32 = 1 << 20;
 
 /// What a client learns about a node: its id, and how long it may believe the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The node id, for later requests.
-    pub node: u64,
+    pub(crate) node: u64,
     /// Tells the inode from others that had its inode number.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// The attributes now.
-    pub attr: Attr,
+    pub(crate) attr: Attr,
     /// How long the name may be taken to mean this node.
-    pub entry_valid: Duration,
+    pub(crate) entry_valid: Duration,
     /// How long the attributes may be taken to be these.
-    pub attr_valid: Duration,
+    pub(crate) attr_valid: Duration,
 }
 
 /// Serves one client from one [`Vfs`].
-pub struct FrontEnd<F: FileSystem> {
+pub(crate) struct FrontEnd<F: FileSystem> {
     vfs: Arc<Vfs<F>>,
     nodes: Nodes,
     files: FdTable,
@@ -71,11 +70,11 @@ impl<F: FileSystem> std::fmt::Debug for FrontEnd<F> {
 }
 
 impl<F: FileSystem> FrontEnd<F> {
-    /// A front end whose client knows the root alone. `report` makes the text of the attribute [`STATS_XATTR`](crate::STATS_XATTR).
+    /// A front end whose client knows the root alone. `report` makes the text of the attribute [`STATS_XATTR`].
     ///
     /// # Errors
     /// `ESTALE` if the root has gone.
-    pub fn new(vfs: Arc<Vfs<F>>, report: Report) -> Result<FrontEnd<F>> {
+    pub(crate) fn new(vfs: Arc<Vfs<F>>, report: Report) -> Result<FrontEnd<F>> {
         let nodes = Nodes::new(vfs.root())?;
         let files = FdTable::new(MAX_FILES);
         Ok(FrontEnd { vfs, nodes, files, report, requests: Counter::default() })
@@ -83,7 +82,7 @@ impl<F: FileSystem> FrontEnd<F> {
 
     /// What the client holds now.
     #[must_use]
-    pub fn stats(&self) -> FuseStats {
+    pub(crate) fn stats(&self) -> FuseStats {
         let (nodes, lookup_counts) = self.nodes.totals();
         FuseStats {
             nodes,
@@ -95,14 +94,14 @@ impl<F: FileSystem> FrontEnd<F> {
     }
 
     /// Takes everything back from the client: it is gone.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.nodes.forget_all();
         let open = (0..MAX_FILES).take_while(|_| !self.files.is_empty());
         open.for_each(|file| drop(self.files.close(file)));
     }
 
     /// The client takes back `count` lookups of `node`. More than it did changes nothing.
-    pub fn forget(&self, node: u64, count: u64) {
+    pub(crate) fn forget(&self, node: u64, count: u64) {
         self.nodes.forget(node, count);
     }
 
@@ -144,7 +143,7 @@ impl<F: FileSystem> FrontEnd<F> {
 /// A lookup that the client has not heard of yet.
 #[must_use = "the lookup is taken back when this is dropped"]
 #[derive(Debug)]
-pub struct Given<'a, F: FileSystem> {
+pub(crate) struct Given<'a, F: FileSystem> {
     front: &'a FrontEnd<F>,
     /// `None` once kept.
     entry: Option<Entry>,
@@ -156,12 +155,12 @@ impl<F: FileSystem> Given<'_, F> {
     /// # Panics
     /// Never: only [`keep`](Self::keep), which ends this, takes it away.
     #[must_use]
-    pub fn entry(&self) -> &Entry {
+    pub(crate) fn entry(&self) -> &Entry {
         self.entry.as_ref().expect("not kept yet")
     }
 
     /// The client has it now.
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.entry = None;
     }
 }
@@ -177,7 +176,7 @@ impl<F: FileSystem> Drop for Given<'_, F> {
 /// An open file that the client has not heard of yet.
 #[must_use = "the file is closed when this is dropped"]
 #[derive(Debug)]
-pub struct GivenFile<'a, F: FileSystem> {
+pub(crate) struct GivenFile<'a, F: FileSystem> {
     front: &'a FrontEnd<F>,
     /// `None` once kept.
     file: Option<u32>,
@@ -189,12 +188,12 @@ impl<F: FileSystem> GivenFile<'_, F> {
     /// # Panics
     /// Never: only [`keep`](Self::keep), which ends this, takes it away.
     #[must_use]
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.file.expect("not kept yet")
     }
 
     /// The client has it now, and will release it.
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.file = None;
     }
 }
