@@ -247,6 +247,7 @@ impl<F: FileSystem> Vfs<F> {
         let dentry = match name {
             b"." => return self.found(dir),
             b".." => return self.found(&self.parent(dir)),
+            _ if self.is_known_absent(dir, name) => return Err(Errno::ENOENT),
             _ => self.lookup_dentry(cx, dir, name)?,
         };
         match self.found(&dentry) {
@@ -262,6 +263,22 @@ impl<F: FileSystem> Vfs<F> {
     /// The directory that `dir` is in; the root's is the root.
     pub fn parent(&self, dir: &DentryRef) -> DentryRef {
         dir.parent().unwrap_or_else(|| dir.clone())
+    }
+
+    /// Is the name known to be absent? Tells with no store to shared memory: most lookups that miss end here.
+    fn is_known_absent(&self, dir: &DentryRef, name: &[u8]) -> bool {
+        let superblock = self.superblock();
+        let guard = rcu::pin();
+        let Some(hit) = dcache::find(Key::new(superblock, dir.id(), name), &guard) else {
+            return false;
+        };
+        let absent = hit.dentry.kind().is_none() && hit.dentry.is_valid();
+        if !absent || hit.changed() {
+            return false;
+        }
+        superblock.bump(Count::LookupRcu);
+        superblock.bump(Count::NegativeHit);
+        true
     }
 
     /// The dentry of a name, positive or negative.
