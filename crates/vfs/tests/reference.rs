@@ -46,7 +46,8 @@ enum Thing {
     Dir,
     /// An index into `Model::files`.
     File(usize),
-    Link(String),
+    /// Which of all links made so far, and its target.
+    Link(usize, String),
 }
 
 /// The tree as a plain map from paths.
@@ -54,6 +55,7 @@ enum Thing {
 struct Model {
     tree: BTreeMap<String, Thing>,
     files: Vec<Vec<u8>>,
+    links: usize,
 }
 
 type Answer = Result<(), Errno>;
@@ -67,7 +69,7 @@ impl Model {
                 Some(Thing::Dir) => {}
                 Some(Thing::File(_)) => return Err(Errno::ENOTDIR),
                 // Links here lead to names that never exist below themselves in a way the model follows: not generated as parents.
-                Some(Thing::Link(_)) | None => return Err(Errno::ENOENT),
+                Some(Thing::Link(..)) | None => return Err(Errno::ENOENT),
             }
         }
         Ok(())
@@ -123,7 +125,8 @@ impl Model {
             (Thing::Dir, Some(Thing::Dir)) | (_, None) => {}
             (Thing::Dir, Some(_)) => return Err(Errno::ENOTDIR),
             (_, Some(Thing::Dir)) => return Err(Errno::EISDIR),
-            // Two names of one file: nothing happens.
+            // Two names of one file or link: nothing happens.
+            (Thing::Link(a, _), Some(Thing::Link(b, _))) if a == b => return Ok(()),
             (Thing::File(a), Some(Thing::File(b))) if a == b => return Ok(()),
             _ => {}
         }
@@ -159,7 +162,7 @@ impl Model {
             Op::Write(path, data) => match self.get(path) {
                 Ok(&Thing::File(file)) => self.files[file] = data.clone(),
                 Ok(Thing::Dir) => return Err(Errno::EISDIR),
-                Ok(Thing::Link(_)) => return Err(Errno::ELOOP),
+                Ok(Thing::Link(..)) => return Err(Errno::ELOOP),
                 Err(Errno::ENOENT) => {
                     self.parent_of(path)?;
                     self.files.push(data.clone());
@@ -169,7 +172,8 @@ impl Model {
             },
             Op::Symlink(path, target) => {
                 self.free(path)?;
-                self.tree.insert(path.clone(), Thing::Link(target.clone()));
+                self.links += 1;
+                self.tree.insert(path.clone(), Thing::Link(self.links, target.clone()));
             }
             Op::Link(from, to) => {
                 let thing = self.get(from)?.clone();
@@ -261,7 +265,7 @@ fn compare(vfs: &Vfs<MemFs>, model: &Model) {
                     let n = vfs.read(&open, 0, &mut data).unwrap();
                     assert_eq!(data[..n], model.files[*file], "{path}");
                 }
-                Thing::Link(target) => {
+                Thing::Link(_, target) => {
                     let read = vfs.readlink_path(&CX, path.as_bytes()).unwrap();
                     assert_eq!(read, target.as_bytes(), "{path}");
                 }
@@ -270,7 +274,7 @@ fn compare(vfs: &Vfs<MemFs>, model: &Model) {
     }
     assert_eq!(seen, model.tree.len());
     for absent in ["/a", "/b", "/c", "/a/a", "/a/b", "/b/a", "/c/c"] {
-        let through_link = matches!(model.tree.get(&absent[..2]), Some(Thing::Link(_)));
+        let through_link = matches!(model.tree.get(&absent[..2]), Some(Thing::Link(..)));
         if !(model.tree.contains_key(absent) || through_link && absent.len() > 2) {
             assert!(vfs.lstat(&CX, absent.as_bytes()).is_err(), "{absent}");
         }
@@ -281,7 +285,7 @@ fn compare(vfs: &Vfs<MemFs>, model: &Model) {
 fn through_link(model: &Model, op: &Op) -> bool {
     let through = |path: &str| {
         model.tree.iter().any(|(at, thing)| {
-            matches!(thing, Thing::Link(_)) && path.starts_with(&format!("{at}/"))
+            matches!(thing, Thing::Link(..)) && path.starts_with(&format!("{at}/"))
         })
     };
     match op {
