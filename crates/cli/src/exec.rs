@@ -42,7 +42,7 @@ const CANNOT_RUN: u8 = 126;
 pub(crate) fn run(args: &ExecArgs) -> Result<u8, CliError> {
     let source = Source::parse(&args.source)?;
     if let Source::Host { given, path } = &source {
-        place::refuse_root(given, path)?;
+        place::refuse_own_ground(given, path)?;
     }
     let plan = Plan::new(source, &args.serve, SeenBy::CommandAlone)?;
     check_fuse_device()?;

@@ -15,7 +15,7 @@ use crate::umount::is_dead;
 /// below MNT is fine: the backend opens SRC before the mount covers it and never goes by the path again.
 ///
 /// # Errors
-/// If it is no directory, the root, carries a mount of ours already, or is SRC or below it.
+/// If it is no directory, one that cannot be covered, carries a mount of ours already, or is SRC or below it.
 pub(crate) fn check(given: &Path, source: &Source) -> Result<PathBuf, CliError> {
     let failed = |error| CliError::io(given, error);
     // Ask the mount table first: a dead mount answers no other question.
@@ -33,7 +33,7 @@ pub(crate) fn check(given: &Path, source: &Source) -> Result<PathBuf, CliError> 
         return Err(CliError::path(given, what));
     }
     let path = source::directory(given)?;
-    refuse_root(given, &path)?;
+    refuse_own_ground(given, &path)?;
     if let Source::Host { given: source, path: source_path } = source {
         let root = fs::metadata(source_path).map_err(|error| CliError::io(source, error))?;
         // Compare objects and not only names: SRC may also be reached through a bind mount.
@@ -54,14 +54,21 @@ pub(crate) fn check(given: &Path, source: &Source) -> Result<PathBuf, CliError> 
     Ok(path)
 }
 
-/// A mount on `/` would be seen by nobody, and could not be reached to unmount it: every process goes on from the root it has.
+/// Checks that a mount on `path`, given as `given`, would hide nothing that the server of the mount needs itself: it would wait for
+/// its own answer. A mount on `/` hides nothing, but could not be reached to unmount it: every process goes on from the root it has.
 ///
 /// # Errors
-/// If `path`, given as `given`, is the root.
-pub(crate) fn refuse_root(given: &Path, path: &Path) -> Result<(), CliError> {
+/// If `path` is such a place.
+pub(crate) fn refuse_own_ground(given: &Path, path: &Path) -> Result<(), CliError> {
     if path == Path::new("/") {
         let what = "the root of all files cannot be covered by a mount; name a directory below it";
         return Err(CliError::path(given, what));
+    }
+    for needed in ["/dev/fuse", "/proc/self/fd"] {
+        if fs::canonicalize(needed).is_ok_and(|needed| needed.starts_with(path)) {
+            let what = format!("vfscale itself needs {needed} and cannot cover it by a mount");
+            return Err(CliError::path(given, what));
+        }
     }
     Ok(())
 }

@@ -374,7 +374,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A number of bytes in the largest unit that leaves a digit before the point.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -389,9 +389,18 @@ fn size(bytes: u64) -> String {
 }
 
 /// The most memory this process had resident, or 0 where the system does not tell.
-pub(crate) fn resident_peak_bytes() -> u64 {
+fn resident_peak_bytes() -> u64 {
+    resident_bytes("VmHWM:")
+}
+
+/// The memory this process has resident, or 0 where the system does not tell.
+pub(crate) fn resident_now_bytes() -> u64 {
+    resident_bytes("VmRSS:")
+}
+
+fn resident_bytes(row: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(row));
     let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
@@ -438,7 +447,8 @@ mod tests {
     }
 
     #[test]
-    fn the_resident_peak_is_known_here() {
+    fn resident_memory_is_known_here() {
+        assert!(resident_now_bytes() > 100_000);
         assert!(resident_peak_bytes() > 100_000);
     }
 }

@@ -20,7 +20,7 @@ use vfscale_backends::MemFs;
 use crate::args::WalkArgs;
 use crate::error::CliError;
 use crate::source::{Access, Source, open_host};
-use crate::summary::{JsonFile, Summary};
+use crate::summary::{JsonFile, Summary, resident_now_bytes};
 use crate::sys::Inherited;
 use report::{Phase, Report, Side};
 use tree::{CoreTree, HostTree, Tree};
@@ -68,13 +68,22 @@ fn through_core<F: FileSystem>(
     // What was looked up stays true for the walk; asking again after a second would time the clock.
     let mut options = Options::exclusive();
     options.max_names = args.max_names;
+    // Whatever is there by now is the tree in memory and the program; the cache comes on top.
+    let resident_before_bytes = resident_now_bytes();
     let vfs = Vfs::new(fs, options).map_err(failed)?;
     let start = std::time::Instant::now();
     let core = walk(&CoreTree::new(&vfs, Context::root()), args).map_err(failed)?;
     let mut summary = Summary::gather(&vfs, None);
     summary.source = source.name();
     summary.seconds = start.elapsed().as_secs_f64();
-    Ok(Report { threads: args.threads, rounds: args.rounds, host, core, summary })
+    Ok(Report {
+        threads: args.threads,
+        rounds: args.rounds,
+        host,
+        core,
+        resident_before_bytes,
+        summary,
+    })
 }
 
 /// All three phases over one tree.

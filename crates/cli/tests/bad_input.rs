@@ -87,6 +87,9 @@ fn a_mount_point_that_cannot_be_is_refused() {
     run_words(["exec", &path("src"), "-o", "threads=x", "--", "true"]).expect_refusal(2, "threads");
     run_words(["exec", "/", "--", "true"]).expect_refusal(1, "root");
     run_words(["mount", "mem:", "/"]).expect_refusal(1, "root");
+    run_words(["exec", "/dev", "--", "true"]).expect_refusal(1, "/dev/fuse");
+    run_words(["exec", "/proc/self", "--", "true"]).expect_refusal(1, "/proc/self/fd");
+    run_words(["mount", "mem:", "/proc"]).expect_refusal(1, "/proc/self/fd");
 
     let daemon = Daemon::mount("mem:", &root.join("mnt"), &[]);
     mount("src", "mnt").expect_refusal(1, "already a vfscale mount");

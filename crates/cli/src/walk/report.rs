@@ -8,7 +8,7 @@ use serde::Serialize;
 use vfscale::Errno;
 
 use super::engine::Counts;
-use crate::summary::{Summary, grouped};
+use crate::summary::{Summary, grouped, size};
 
 /// One timed pass.
 #[derive(Clone, Debug, Serialize)]
@@ -61,6 +61,8 @@ pub(super) struct Report {
     pub(super) host: Option<Side>,
     /// Through the core.
     pub(super) core: Side,
+    /// Memory this process had resident before the core was started, in bytes.
+    pub(super) resident_before_bytes: u64,
     /// The core's numbers at the end.
     pub(super) summary: Summary,
 }
@@ -101,6 +103,7 @@ impl fmt::Display for Report {
             failures(f, "host", &host.first)?;
         }
         failures(f, "vfscale", &self.core.first)?;
+        writeln!(f, "  {:<9}process resident {}", "before", size(self.resident_before_bytes))?;
         write!(f, "{}", self.summary)
     }
 }
