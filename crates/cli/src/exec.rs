@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::args::ExecArgs;
 use crate::error::{CliError, reason};
 use crate::place::{self, TemporaryPlace};
-use crate::session::{Plan, SeenBy, Serving, check_fuse_device};
+use crate::session::{Plan, SeenBy, Serving, check_can_mount};
 use crate::source::Source;
 use crate::summary::{JsonFile, Outcome};
 use crate::sys::{self, Inherited};
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ExecArgs) -> Result<u8, CliError> {
         place::refuse_own_ground(given, path)?;
     }
     let plan = Plan::new(source, &args.serve, SeenBy::CommandAlone)?;
-    check_fuse_device()?;
+    check_can_mount()?;
     let json = args.json.as_deref().map(JsonFile::create).transpose()?;
 
     // The order matters: limits, signal mask and namespace are set while this is the only thread, and the others inherit them.

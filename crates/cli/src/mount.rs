@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::args::MountArgs;
 use crate::error::CliError;
 use crate::place;
-use crate::session::{Plan, SeenBy, Serving, check_fuse_device};
+use crate::session::{Plan, SeenBy, Serving, check_can_mount};
 use crate::source::Source;
 use crate::sys::{self, Inherited};
 use crate::umount::Unmounted;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
     let source = Source::parse(&args.source)?;
     let place = place::check(&args.mountpoint, &source)?;
     let plan = Plan::new(source, &args.serve, SeenBy::Everybody)?;
-    check_fuse_device()?;
+    check_can_mount()?;
 
     Inherited::capture().raise_open_files();
     // The kernel keeps a blocked signal even if it is ignored, so what `nohup` asked for has to be remembered.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::thread::CapabilitySet;
 use vfscale::{FileSystem, Options, Vfs};
 use vfscale_backends::MemFs;
 use vfscale_fuse::{FuseStats, MountError, MountOptions, Mounted};
@@ -91,21 +92,25 @@ impl Plan {
     }
 }
 
-/// Checks that the kernel's FUSE device is there and may be used.
+/// Checks that this process can mount: the kernel's FUSE device is there, and the capability to use it.
 ///
 /// # Errors
 /// If not, with the reason.
-pub(crate) fn check_fuse_device() -> Result<(), CliError> {
+pub(crate) fn check_can_mount() -> Result<(), CliError> {
+    let not_permitted = || CliError::NotPermitted("mounting needs root (CAP_SYS_ADMIN)".to_owned());
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(CliError::NotPermitted(
-            "no permission to open /dev/fuse: mounting needs root".to_owned(),
-        )),
-        Err(error) => Err(CliError::NoFuse(format!(
-            "no usable /dev/fuse ({}): is the kernel's fuse module loaded, and the device passed into this container?",
-            crate::error::reason(&error)
-        ))),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_permitted()),
+        Err(error) => {
+            return Err(CliError::NoFuse(format!(
+                "no usable /dev/fuse ({}): is the kernel's fuse module loaded, and the device passed into this container?",
+                crate::error::reason(&error)
+            )));
+        }
     }
+    let capable = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    if capable { Ok(()) } else { Err(not_permitted()) }
 }
 
 /// A mount at work, whatever its backend.

@@ -146,6 +146,10 @@ fn without_privileges_the_message_says_what_is_missing() {
         run(command.args(words))
     };
     as_nobody(&["exec", "mem:", "--", "true"]).expect_refusal(1, "root");
+    // Being root is not what counts.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_admin"]).arg(&program);
+    run(command.args(["exec", "mem:", "--", "true"])).expect_refusal(1, "CAP_SYS_ADMIN");
     as_nobody(&["umount", "/proc"]).expect_refusal(1, "left alone");
     as_nobody(&["walk", "--files", "200", "mem:"]).expect_code(0);
 
