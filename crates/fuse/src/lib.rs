@@ -19,7 +19,7 @@
 //!   front_end    operations in Rust's types        transport   one message in, one out
 //!   nodes        node ids, lookup counts           adapter     the kernel's end: the one file that names `fuser`
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod adapter;
 mod crew;
@@ -32,6 +32,7 @@ mod options;
 mod server;
 mod session;
 mod stats;
+mod sys;
 mod transport;
 mod wire;
 

@@ -32,6 +32,8 @@ pub struct MountOptions {
     pub subtype: String,
     /// Server threads (`threads=`); `None` chooses by the number of processors, at least 2, at most 8.
     pub threads: Option<usize>,
+    /// Each thread has a descriptor of its own on the connection, where the kernel gives one (`clone_fd`, `noclone_fd`).
+    pub clone_fd: bool,
 }
 
 impl Default for MountOptions {
@@ -49,6 +51,7 @@ impl Default for MountOptions {
             fsname: "vfscale".to_owned(),
             subtype: "vfscale".to_owned(),
             threads: None,
+            clone_fd: true,
         }
     }
 }
@@ -125,6 +128,8 @@ impl MountOptions {
             "atime" => Some((&mut self.atime, true)),
             "noatime" => Some((&mut self.atime, false)),
             "kernel_cache" => Some((&mut self.kernel_cache, true)),
+            "clone_fd" => Some((&mut self.clone_fd, true)),
+            "noclone_fd" => Some((&mut self.clone_fd, false)),
             _ => None,
         };
         match (flag, name, value) {
@@ -159,9 +164,10 @@ mod tests {
 
     #[test]
     fn lists_are_read() {
-        let options =
-            MountOptions::parse("ro,allow_other, nosuid,suid,,fsname=a=b,threads=3,noexec")
-                .unwrap();
+        let options = MountOptions::parse(
+            "ro,allow_other, nosuid,suid,,fsname=a=b,threads=3,noexec,noclone_fd",
+        )
+        .unwrap();
         let expected = MountOptions {
             read_only: true,
             allow_other: true,
@@ -169,6 +175,7 @@ mod tests {
             exec: false,
             fsname: "a=b".to_owned(),
             threads: Some(3),
+            clone_fd: false,
             ..MountOptions::default()
         };
         assert_eq!(options, expected);

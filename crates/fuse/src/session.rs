@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use vfscale::sync::rcu;
 use vfscale::{FileSystem, Vfs};
 
 use crate::adapter::{DEVICE, Device, KernelMount};
@@ -21,6 +22,9 @@ use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
 use crate::stats::Report;
 use crate::{FuseStats, MountError, MountOptions, server};
+
+/// How long what was freed may wait for its grace period while nothing else happens: deleted files keep their space meanwhile.
+const DRAIN_EVERY: Duration = Duration::from_millis(250);
 
 /// How long [`Mounted::unmount`] waits for the threads after the kernel has let go.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,8 +40,11 @@ struct Session<F: FileSystem> {
 }
 
 impl<F: FileSystem> Session<F> {
-    fn serve(&self) {
-        if let Err(error) = server::run(&self.front, &self.rules, &self.device, &self.crew) {
+    fn serve(&self, clone_fd: bool) {
+        // Refused (an ordinary user may not open the device): all share one.
+        let own = clone_fd.then(|| self.device.clone_connection().ok()).flatten();
+        let device = own.as_ref().unwrap_or(&self.device);
+        if let Err(error) = server::run(&self.front, &self.rules, device, &self.crew) {
             tracing::error!(%error, "a server thread lost the connection");
         }
     }
@@ -133,17 +140,30 @@ pub fn serve<F: FileSystem>(
     let session = Arc::new(session);
     let weak: Weak<dyn AnySession> = Arc::<Session<F>>::downgrade(&session);
     let mounted = Mounted { session: weak, ended, mount, gone: AtomicBool::new(false) };
+    let clone_fd = options.clone_fd;
     for number in 0..options.thread_count() {
         let session = Arc::clone(&session);
         let thread = thread::Builder::new().name(format!("vfscale-{number}"));
         // On error `mounted` is dropped and unmounts; those already started leave.
-        thread.spawn(move || session.serve()).map_err(MountError::Threads)?;
+        thread.spawn(move || session.serve(clone_fd)).map_err(MountError::Threads)?;
     }
     drop(session); // the threads' alone now
+    let until = Arc::clone(&mounted.ended);
+    let drainer = thread::Builder::new().name("vfscale-drain".to_owned());
+    drainer.spawn(move || drain(&until)).map_err(MountError::Threads)?;
     // The first request goes all the way to the backend and back.
     let point = mounted.mount.point();
     point.metadata().map_err(|source| MountError::Mount { point: point.to_owned(), source })?;
     Ok(mounted)
+}
+
+/// Garbage is freed in batches by the threads that make it; a batch that does not fill is freed from here.
+fn drain(ended: &Ended) {
+    while !ended.wait_for(DRAIN_EVERY) {
+        if rcu::stats().pending > 0 {
+            rcu::barrier();
+        }
+    }
 }
 
 /// Says clearly what would otherwise fail somewhere inside.

@@ -267,6 +267,21 @@ fn an_unlinked_file_lives_until_closed() {
 }
 
 #[test]
+fn a_deleted_file_gives_its_space_back() {
+    for list in ["", "threads=3,noclone_fd"] {
+        let mount = TestMount::with(list);
+        let free = || rustix::fs::statvfs(mount.dir.path()).unwrap().f_bfree;
+        let before = free();
+        fs::write(mount.at("big"), vec![1; 1 << 20]).unwrap();
+        assert!(free() <= before - 256);
+        fs::remove_file(mount.at("big")).unwrap();
+        // Nothing else happens on the mount: the space does not wait for that.
+        eventually("the space is back", || free() >= before);
+        mount.finish();
+    }
+}
+
+#[test]
 fn links_modes_owners_times() {
     let mount = TestMount::new();
     symlink("to/nowhere", mount.at("link")).unwrap();
