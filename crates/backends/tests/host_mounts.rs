@@ -4,12 +4,13 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::UnshareFlags;
 use support::{RDWR, World, absent};
-use vfscale::{Context, Errno, FileSystem, OpenFlags, Place, RenameFlags};
+use vfscale::{Context, Errno, FileSystem, OpenFlags, Options, Place, RenameFlags, Vfs, WalkFlags};
 use vfscale_backends::{HostFs, HostOptions};
 
 /// Runs in a thread whose mounts nobody else sees.
@@ -92,6 +93,73 @@ fn a_mount_below_is_another_file_system() {
             assert_eq!(w.fs.link(&w.cx, &above.node, at).map(drop), Err(Errno::EXDEV));
             w.create_in(&mounted.node, "made");
             fs::remove_file(below.join("made")).unwrap();
+        }
+    });
+}
+
+/// Two files with one number and one device would be one file with two names.
+#[test]
+fn a_mount_below_has_numbers_of_its_own() {
+    private(|dir| {
+        let below = dir.join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(dir.join("f"), "").unwrap();
+        mount_tmpfs(&below);
+        fs::create_dir(below.join("d")).unwrap();
+        fs::write(below.join("f"), "").unwrap();
+        let host = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+        assert_eq!(host(&dir.join("f")), host(&below.join("f")), "the case is there");
+        for file_handles in [true, false] {
+            let w = World::new(HostFs::new(dir, few(file_handles)).unwrap());
+            let above = w.lookup("f").unwrap();
+            let mounted = w.lookup("below").unwrap();
+            let inner = w.lookup_in(&mounted.node, "f").unwrap();
+            let d = w.lookup_in(&mounted.node, "d").unwrap();
+            assert_eq!(above.attr.ino, host(&dir.join("f")), "at home they are the host's");
+            let mut all =
+                [above.attr.ino, w.attr(&w.root).ino, mounted.attr.ino, inner.attr.ino, d.attr.ino];
+            all.sort_unstable();
+            assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+            assert_eq!(w.attr(&inner.node).ino, inner.attr.ino);
+            let (made, handle) = w.create_in(&mounted.node, "made");
+            assert_eq!(w.fs.getattr(&made.node, Some(&handle)).unwrap().ino, made.attr.ino);
+            fs::remove_file(below.join("made")).unwrap();
+            let listed = |node, name: &str| {
+                let list = w.list_some(&w.open_dir(node), 0, usize::MAX);
+                list.iter().find(|entry| entry.name == name.as_bytes()).unwrap().ino
+            };
+            assert_eq!(listed(&mounted.node, "f"), inner.attr.ino);
+            assert_eq!(listed(&mounted.node, "d"), d.attr.ino);
+            assert_eq!(listed(&mounted.node, "."), mounted.attr.ino);
+            assert_eq!(listed(&d.node, ".."), mounted.attr.ino);
+            assert_eq!(listed(&w.root, "f"), above.attr.ino);
+        }
+    });
+}
+
+/// Though the same file was reached through the writable mount before.
+#[test]
+fn a_read_only_view_is_not_written_through_another() {
+    private(|dir| {
+        let (data, view) = (dir.join("data"), dir.join("view"));
+        fs::create_dir(&data).unwrap();
+        fs::create_dir(&view).unwrap();
+        fs::write(data.join("f"), "kept").unwrap();
+        rustix::mount::mount_bind(&data, &view).unwrap();
+        let read_only = MountFlags::BIND | MountFlags::RDONLY;
+        rustix::mount::mount_remount(&view, read_only, "").unwrap();
+        for file_handles in [true, false] {
+            let vfs = Vfs::new(HostFs::new(dir, few(file_handles)).unwrap(), Options::default());
+            let (vfs, cx) = (vfs.unwrap(), Context::root());
+            let root = vfs.root();
+            let find = |path: &[u8]| vfs.walk(&cx, &root, path, WalkFlags::empty()).unwrap();
+            let (written, viewed) = (find(b"/data/f"), find(b"/view/f"));
+            assert!(vfs.open(&cx, &written.inode, RDWR).is_ok());
+            assert_eq!(vfs.open(&cx, &viewed.inode, RDWR).map(drop), Err(Errno::EROFS));
+            let made = vfs.mkdir(&cx, &find(b"/view").dentry, b"d", 0o755);
+            assert_eq!(made.map(drop), Err(Errno::EROFS));
+            let ino = |path: &[u8]| vfs.stat(&cx, path).unwrap().ino;
+            assert_eq!(ino(b"/view/f"), ino(b"/data/f"), "as on the host");
         }
     });
 }

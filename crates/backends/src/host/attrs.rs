@@ -9,7 +9,7 @@ use rustix::path::DecInt;
 use vfscale::{Attr, Context, Errno, FileType, Result, SetAttr, SetTime, SetXattr};
 
 use super::node::Object;
-use super::{Handle, HostFs, retry, stat};
+use super::{Handle, HostFs, retry};
 
 /// Room for the values and lists that are common, so that they take one call.
 const XATTR_BYTES: usize = 512;
@@ -74,7 +74,7 @@ impl HostFs {
                 rustix::fs::utimensat(&self.proc_fds, link.as_c_str(), &times, AtFlags::empty())
             })?;
         }
-        stat::attr(&*place)
+        self.home.attr(&*place)
     }
 
     /// Of a regular file.

@@ -4,6 +4,10 @@
 //! another opening too. Entries are read in blocks; what a caller did not take of a block waits in
 //! the stream for whoever asks with the fitting cookie.
 //!
+//! The number of an entry is that of an object on the directory's device, made as its attributes
+//! have it. A name that something is mounted on is listed with the number of what the mount covers,
+//! as on the host.
+//!
 //! The lock covers moving the descriptor and reading one block. Entries are handed out after it,
 //! since the receiver may come back to this file system.
 
@@ -14,6 +18,7 @@ use std::sync::Mutex;
 use rustix::fs::SeekFrom;
 use vfscale::{DirEntry, FileType, Result};
 
+use super::stat::{Device, Home};
 use super::{retry, sys};
 use crate::locks::lock;
 
@@ -26,8 +31,11 @@ const OFF_LEN: usize = 16;
 const OFF_KIND: usize = 18;
 const OFF_NAME: usize = 19;
 
-#[derive(Debug, Default)]
-pub(super) struct Stream(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Stream {
+    device: Device,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -48,8 +56,14 @@ struct Block {
 }
 
 impl Stream {
+    /// Of a directory on this device.
+    pub(super) fn new(device: Device) -> Stream {
+        Stream { device, state: Mutex::default() }
+    }
+
     pub(super) fn read(
         &self,
+        home: &Home,
         fd: &OwnedFd,
         mut cookie: u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
@@ -58,8 +72,9 @@ impl Stream {
         loop {
             while let Some((entry, behind)) = block.entry() {
                 let next = entry.next;
+                let entry = DirEntry { ino: home.number(entry.ino, self.device), ..entry };
                 if emit(entry).is_break() {
-                    lock(&self.0).spare = block;
+                    lock(&self.state).spare = block;
                     return Ok(());
                 }
                 (block.start, block.cookie, cookie) = (behind, next, next);
@@ -74,7 +89,7 @@ impl Stream {
     /// The block that was left over, if it goes on at `cookie`, or one read from there. From the
     /// start it is always read: a listing that begins anew wants to see what is there now.
     fn block_at(&self, fd: &OwnedFd, cookie: u64) -> Result<Block> {
-        let mut spare = std::mem::take(&mut lock(&self.0).spare);
+        let mut spare = std::mem::take(&mut lock(&self.state).spare);
         if cookie != 0 && spare.skip_to(cookie) {
             return Ok(spare);
         }
@@ -83,7 +98,7 @@ impl Stream {
 
     fn next_block(&self, fd: &OwnedFd, cookie: u64, mut bytes: Vec<u8>) -> Result<Block> {
         bytes.resize(BLOCK_BYTES, 0);
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.position != cookie || cookie == 0 {
             // `SeekFrom::Start` takes the cookie as it is, with all its 64 bits.
             retry(|| rustix::fs::seek(fd, SeekFrom::Start(cookie)))?;

@@ -9,7 +9,7 @@ use vfscale::{Context, Entry, Errno, FileType, OpenFlags, Place, Result, SeekFor
 use super::dir::Stream;
 use super::node::Object;
 use super::reach::single;
-use super::stat::identify;
+use super::stat;
 use super::{Handle, HostFs, Node, retry, sys};
 
 /// The host's flags for an opening.
@@ -78,7 +78,8 @@ impl HostFs {
             other => other?,
         };
         Ok(if object.kind == FileType::Directory {
-            Handle { fd: Arc::new(fd), flags, stream: Some(Stream::default()) }
+            let stream = Stream::new(stat::device(&fd)?);
+            Handle { fd: Arc::new(fd), flags, stream: Some(stream) }
         } else {
             Handle::of_file(object, fd, flags)
         })
@@ -105,7 +106,7 @@ impl HostFs {
             let _acting = self.server.act_as(cx, perm)?;
             retry(|| rustix::fs::openat(&*dir, name, host, mode))
         })?;
-        let (entry, object) = self.entry(identify(&fd)?, at);
+        let (entry, object) = self.entry(self.home.identify(&fd)?, at);
         let handle = Handle::of_file(&object, fd, flags);
         Ok((entry, handle))
     }

@@ -48,6 +48,7 @@ use self::caller::Server;
 use self::dir::Stream;
 use self::fd_cache::FdCache;
 use self::node::{Known, Object, Way};
+use self::stat::{Home, Identity};
 
 /// The most descriptors to cache, however many the process may have: more would only cost memory.
 const FD_LIMIT_MAX: u64 = 65_536;
@@ -104,8 +105,9 @@ impl std::error::Error for HostError {}
 #[derive(Debug)]
 pub struct HostFs {
     root: Arc<Object>,
-    /// Where handles can be opened: a readable descriptor of the root, and the id of its mount.
-    mount: Option<(OwnedFd, i32)>,
+    home: Home,
+    /// Where handles can be opened, if they can: a readable descriptor of the root.
+    mount: Option<OwnedFd>,
     proc_fds: OwnedFd,
     cache: FdCache,
     known: Arc<Known>,
@@ -136,12 +138,15 @@ impl HostFs {
         let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(src, place).map_err(cannot)?;
         let proc_fds = open(Path::new("/proc/self/fd"), place).map_err(HostError::Proc)?;
-        let identity = stat::identify(&root).map_err(cannot)?;
-        let mount = if options.file_handles { probe_handles(&root, &identity) } else { None };
+        let home = Home::of(&root).map_err(cannot)?;
+        let identity = home.identify(&root).map_err(cannot)?;
+        let mount =
+            if options.file_handles { probe_handles(&root, &home, &identity) } else { None };
         let root = Object::new(identity.key, identity.attr.kind, Way::Root(Arc::new(root)));
         rustix::process::umask(Mode::empty());
         Ok(HostFs {
             root: Arc::new(root),
+            home,
             mount,
             proc_fds,
             cache: FdCache::new(options.fd_limit.unwrap_or_else(default_fd_limit)),
@@ -180,14 +185,14 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 
 /// What it takes to open handles, if it works: the right to (`CAP_DAC_READ_SEARCH`) and a file
 /// system that can. Both are found out by trying.
-fn probe_handles(root: &OwnedFd, identity: &stat::Identity) -> Option<(OwnedFd, i32)> {
-    let (handle, mount) = identity.handle.as_ref()?;
+fn probe_handles(root: &OwnedFd, home: &Home, identity: &Identity) -> Option<OwnedFd> {
+    let handle = identity.handle.as_ref()?;
     // A descriptor without `O_PATH`, which is what opening a handle asks for.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = retry(|| rustix::fs::openat(root, c".", flags, Mode::empty())).ok()?;
     let opened = sys::open_by_handle(&readable, handle).ok()?;
-    let same = stat::identify(&opened).ok()?.key == identity.key;
-    same.then_some((readable, *mount))
+    let same = home.identify(&opened).ok()?.key == identity.key;
+    same.then_some(readable)
 }
 
 /// Half of what the process may have open: the other half is for the files that clients open.

@@ -9,7 +9,7 @@ use vfscale::{Attr, Context, Entry, Errno, FileType, Place, RenameFlags, Result}
 
 use super::node::Object;
 use super::reach::single;
-use super::{HostFs, Node, retry, stat};
+use super::{HostFs, Node, retry};
 
 impl HostFs {
     /// Creates something as the caller, and looks at what came out.
@@ -86,7 +86,7 @@ impl HostFs {
             )
         })?;
         object.moved_to(&at.dir.0, at.name);
-        stat::attr(&*place)
+        self.home.attr(&*place)
     }
 
     pub(super) fn remove_name(

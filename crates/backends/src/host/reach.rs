@@ -8,7 +8,7 @@ use rustix::path::DecInt;
 use vfscale::{Entry, Errno, Place, Result};
 
 use super::node::{Object, Way};
-use super::stat::{Identity, identify};
+use super::stat::{Identity, number_and_kind};
 use super::sys::open_by_handle;
 use super::{HostFs, Node, retry};
 
@@ -52,8 +52,12 @@ impl HostFs {
         }
         match &object.way {
             Way::Handle(handle) => {
-                let (mount, _) = self.mount.as_ref().ok_or(Errno::ESTALE)?;
+                let mount = self.mount.as_ref().ok_or(Errno::ESTALE)?;
                 let fd = self.with_room(|| open_by_handle(mount, handle))?;
+                // Some file systems give one handle to two objects after each other.
+                if number_and_kind(&fd)? != (object.key.ino, Some(object.kind)) {
+                    return Err(Errno::ESTALE);
+                }
                 Ok(self.keep(object, fd))
             }
             Way::Name(_) => self.walk_to(object),
@@ -82,7 +86,8 @@ impl HostFs {
                 Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
                 other => other,
             }?;
-            if identify(&step)?.key != object.key {
+            let found = self.home.identify(&step)?;
+            if (found.key, found.attr.kind) != (object.key, object.kind) {
                 return Err(Errno::ESTALE);
             }
             fd = self.keep(&object, step);
@@ -123,7 +128,7 @@ impl HostFs {
 
     pub(super) fn find(&self, at: Place<'_, Node>) -> Result<Entry<Node>> {
         let fd = self.open_name(self.place(&at.dir.0)?, at.name)?;
-        let (entry, object) = self.entry(identify(&fd)?, at);
+        let (entry, object) = self.entry(self.home.identify(&fd)?, at);
         self.keep(&object, fd);
         Ok(entry)
     }
@@ -134,14 +139,9 @@ impl HostFs {
         identity: Identity,
         at: Place<'_, Node>,
     ) -> (Entry<Node>, Arc<Object>) {
-        let Identity { key, attr, handle } = identity;
-        let by_handle = match (&self.mount, handle) {
-            // Another mount may be read-only or differ otherwise: its handles would open here, on
-            // ours.
-            (Some((_, mount)), Some((handle, on))) if *mount == on => Some(handle),
-            _ => None,
-        };
-        let object = match by_handle {
+        let Identity { key, attr, handle, at_home } = identity;
+        // Another mount may be read-only or differ otherwise: its handles would open here, on ours.
+        let object = match handle.filter(|_| at_home && self.mount.is_some()) {
             Some(handle) => Arc::new(Object::new(key, attr.kind, Way::Handle(handle))),
             None => self.known.get(key, attr.kind, &at.dir.0, at.name),
         };

@@ -9,14 +9,14 @@ use vfscale::{
     SeekFor, SetAttr, SetXattr, StatFs,
 };
 
-use super::{Handle, HostFs, Node, files, retry, stat};
+use super::{Handle, HostFs, Node, files, retry};
 
 impl FileSystem for HostFs {
     type Node = Node;
     type Handle = Handle;
 
     fn root(&self) -> Result<Entry<Node>> {
-        let attr = stat::attr(&*self.place(&self.root)?)?;
+        let attr = self.home.attr(&*self.place(&self.root)?)?;
         Ok(Entry { key: self.root.key, attr, node: Node(self.root.clone()) })
     }
 
@@ -26,8 +26,8 @@ impl FileSystem for HostFs {
 
     fn getattr(&self, node: &Node, handle: Option<&Handle>) -> Result<Attr> {
         match handle {
-            Some(handle) => stat::attr(&*handle.fd),
-            None => stat::attr(&*self.place(&node.0)?),
+            Some(handle) => self.home.attr(&*handle.fd),
+            None => self.home.attr(&*self.place(&node.0)?),
         }
     }
 
@@ -128,7 +128,7 @@ impl FileSystem for HostFs {
         emit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let stream = handle.stream.as_ref().ok_or(Errno::ENOTDIR)?;
-        stream.read(&handle.fd, cookie, emit)
+        stream.read(&self.home, &handle.fd, cookie, emit)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -41,15 +41,33 @@ fn last_error() -> Errno {
     io::Error::last_os_error().into()
 }
 
+/// Makes a system call until it is not interrupted. It tells failure by a negative answer.
+fn uninterrupted<T: Copy + Into<i64>>(mut call: impl FnMut() -> T) -> Result<T> {
+    loop {
+        let answer = call();
+        if answer.into() >= 0 {
+            return Ok(answer);
+        }
+        match last_error() {
+            Errno::EINTR => {}
+            error => return Err(error),
+        }
+    }
+}
+
 /// The handle of what `fd` (which may be `O_PATH`) refers to, and the id of the mount it was
-/// reached through.
-pub(super) fn name_to_handle(fd: impl AsFd) -> Result<(FileHandle, i32)> {
+/// reached through. `None` where there are no handles: the file system makes none, or the system
+/// has or allows no such call.
+///
+/// # Errors
+/// Any other reason, which may be gone the next time: an object must not have two identities.
+pub(super) fn name_to_handle(fd: impl AsFd) -> Result<Option<(FileHandle, i32)>> {
     let mut raw = RawHandle { bytes: HANDLE_MAX as u32, kind: 0, data: [0; HANDLE_MAX] };
     let mut mount = 0;
     // SAFETY: the path is an empty C string; `raw` starts with the header that the kernel expects
     // and owns the `bytes` bytes behind it that it may fill; `mount` is an int to write to. None of
     // them is kept.
-    let answer = unsafe {
+    let answer = uninterrupted(|| unsafe {
         libc::name_to_handle_at(
             fd.as_fd().as_raw_fd(),
             c"".as_ptr(),
@@ -57,13 +75,17 @@ pub(super) fn name_to_handle(fd: impl AsFd) -> Result<(FileHandle, i32)> {
             &raw mut mount,
             libc::AT_EMPTY_PATH,
         )
-    };
-    if answer != 0 {
-        return Err(last_error());
+    });
+    match answer {
+        Err(Errno::EOPNOTSUPP | Errno::EOVERFLOW | Errno::ENOSYS | Errno::EPERM) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+        Ok(_) => {}
     }
     let len = (raw.bytes as usize).min(HANDLE_MAX);
     let kind = raw.kind.to_ne_bytes();
-    Ok((FileHandle([&kind[..], &raw.data[..len]].concat().into()), mount))
+    Ok(Some((FileHandle([&kind[..], &raw.data[..len]].concat().into()), mount)))
 }
 
 /// Opens an inode by its handle, as a place only (`O_PATH`). `mount` is a readable descriptor on
@@ -76,11 +98,9 @@ pub(super) fn open_by_handle(mount: impl AsFd, handle: &FileHandle) -> Result<Ow
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: `raw` starts with the header that the kernel expects, followed by at least as many
     // bytes as it says. It is not kept.
-    let fd =
-        unsafe { libc::open_by_handle_at(mount.as_fd().as_raw_fd(), (&raw mut raw).cast(), flags) };
-    if fd < 0 {
-        return Err(last_error());
-    }
+    let fd = uninterrupted(|| unsafe {
+        libc::open_by_handle_at(mount.as_fd().as_raw_fd(), (&raw mut raw).cast(), flags)
+    })?;
     // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -90,8 +110,10 @@ pub(super) fn getdents(fd: impl AsFd, buf: &mut [u8]) -> Result<usize> {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the kernel writes at most `buf.len()` bytes to `buf`, which we borrow mutably for the
     // time of the call.
-    let n = unsafe { libc::syscall(libc::SYS_getdents64, fd, buf.as_mut_ptr(), buf.len()) };
-    usize::try_from(n).map_err(|_| last_error())
+    let n = uninterrupted(|| unsafe {
+        libc::syscall(libc::SYS_getdents64, fd, buf.as_mut_ptr(), buf.len())
+    })?;
+    Ok(n as usize)
 }
 
 /// Closes and tells what the file system says about it: network file systems report delayed errors
