@@ -89,7 +89,8 @@ struct Cache {
 }
 
 impl<T: Slot> Pool<T> {
-    /// A pool that holds `max` slots at most. No memory is used until the first is allocated.
+    /// A pool that holds `max` slots at most, fewer where address space is limited. No memory is used until the first is
+    /// allocated.
     ///
     /// # Panics
     /// If `max` is 0, or `T` has no size.
@@ -286,8 +287,7 @@ impl<T: Slot> Pool<T> {
             return 0;
         }
         if shared.region.is_none() {
-            let bytes = size_of::<T>().checked_mul(*max as usize);
-            shared.region = bytes.and_then(Region::reserve);
+            shared.region = reserve_for::<T>(*max as usize);
         }
         let Some(region) = &mut shared.region else { return 0 };
         let needed = end as usize * size_of::<T>();
@@ -375,6 +375,18 @@ impl<T: Slot> Pool<T> {
             if published { "published while in use" } else { "retired, but not in use" }
         );
     }
+}
+
+/// Address space for `max` slots. Where a limit on it (`ulimit -v`) forbids so much, for fewer: a quarter of what is to be had, to
+/// leave room for the rest of the program.
+fn reserve_for<T>(max: usize) -> Option<Region> {
+    let reserve = |slots: usize| size_of::<T>().checked_mul(slots).and_then(Region::reserve);
+    if let Some(region) = reserve(max) {
+        return Some(region);
+    }
+    let fewer = std::iter::successors(Some(max / 2), |slots| Some(slots / 2));
+    let most = fewer.take_while(|&slots| slots > 0).find(|&slots| reserve(slots).is_some())?;
+    reserve((most / 4).max(BATCH.min(most)))
 }
 
 impl<T: Slot> fmt::Debug for Pool<T> {
