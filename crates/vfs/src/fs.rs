@@ -43,7 +43,7 @@ impl Context {
     }
 }
 
-/// What makes an inode the same inode: two lookups with equal keys reach one [`crate::Inode`].
+/// What makes an inode the same inode: two lookups with equal keys reach one inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeKey {
     /// The backend's inode number.
