@@ -59,7 +59,8 @@ pub struct Entry<N> {
     pub key: InodeKey,
     /// Its attributes now.
     pub attr: Attr,
-    /// The backend's own object. Dropped at once when the core already knows an inode with this key.
+    /// The backend's own object. When the core knows an inode with this key already, it goes to [`FileSystem::found_again`] and is
+    /// dropped.
     pub node: N,
 }
 
@@ -176,6 +177,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// # Errors
     /// `ENOENT` if there is no such name; the core may then remember its absence.
     fn lookup(&self, cx: &Context, at: Place<'_, Self::Node>) -> Result<Entry<Self::Node>>;
+
+    /// A lookup or a creation reached an object that the core knows already, and the place was accepted: `known` is the node that
+    /// the core keeps, `again` the one that was made for the answer and is about to be dropped. Take over from it what is newer. The
+    /// directory lock of the place is held.
+    fn found_again(&self, known: &Self::Node, again: &Self::Node) {}
 
     /// The attributes now; through `handle` if the file is open (its name may be gone).
     ///

@@ -24,7 +24,8 @@ fn hash_of(sb: &SuperBlock, key: InodeKey) -> u32 {
     hasher.finish() as u32
 }
 
-/// The inode of `sb` with this key: the living one, or a new one with these attributes.
+/// The inode of `sb` with this key: the living one, or a new one with these attributes. With a living one `node` comes back, not
+/// wanted.
 ///
 /// # Errors
 /// `ENFILE` if the pool of inodes is used up.
@@ -34,7 +35,7 @@ pub(crate) fn get_or_create(
     attr: &Attr,
     node: Node,
     attr_until: u64,
-) -> Result<InodeRef> {
+) -> Result<(InodeRef, Option<Node>)> {
     let superblock = SuperBlock::of(Some(sb));
     let hash = hash_of(superblock, key);
     loop {
@@ -49,7 +50,7 @@ pub(crate) fn get_or_create(
         if let Some((id, _)) = table().find(hash, &guard, same) {
             if let Some(held) = Held::try_get(id, &guard) {
                 // Its attributes stay: these may have been asked for before they last changed.
-                return Ok(InodeRef(held));
+                return Ok((InodeRef(held), Some(node)));
             }
             continue;
         }
@@ -60,7 +61,7 @@ pub(crate) fn get_or_create(
         match table().find_or_insert(hash, &guard, same, || Some(held.id())) {
             FindOrInsert::Inserted(id) => {
                 superblock.inodes.add(id);
-                return Ok(InodeRef(held));
+                return Ok((InodeRef(held), None));
             }
             // Another thread was first: ours goes the way of every last reference.
             FindOrInsert::Found(..) => {}

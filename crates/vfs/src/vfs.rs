@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vfscale_sync::{Id, rcu};
 
-use crate::dcache::parallel::{self, Asked, Ttl};
+use crate::dcache::parallel::{self, Asked, Question, Ttl};
 use crate::dcache::{self, Key};
 use crate::dentry::DentryRef;
 use crate::inode::{InodeRef, Node};
@@ -111,6 +111,24 @@ impl<F: FileSystem> std::ops::Deref for NodeOf<F> {
     }
 }
 
+/// A name to ask the backend for.
+struct NameIn<'a, F: FileSystem> {
+    vfs: &'a Vfs<F>,
+    cx: &'a Context,
+    dir: &'a F::Node,
+    name: &'a [u8],
+}
+
+impl<F: FileSystem> Question for NameIn<'_, F> {
+    fn ask(&self) -> Result<Asked> {
+        self.vfs.ask(self.cx, self.dir, self.name)
+    }
+
+    fn found_again(&self, known: &InodeRef, again: &Node) {
+        self.vfs.found_again(known, again);
+    }
+}
+
 impl<F: FileSystem> Vfs<F> {
     /// Mounts a backend.
     ///
@@ -125,7 +143,7 @@ impl<F: FileSystem> Vfs<F> {
         let sb = SuperBlock::create(options.max_names).ok_or(Errno::ENFILE)?;
         let until = clock::until(options.attr_ttl);
         let root = inode_table::get_or_create(sb, key, &attr, Arc::new(node), until)
-            .and_then(|inode| dcache::make_root(sb, inode));
+            .and_then(|(inode, _)| dcache::make_root(sb, inode));
         match root {
             Ok(root) => Ok(Vfs { fs, sb, root: Some(root), options }),
             Err(error) => {
@@ -297,13 +315,21 @@ impl<F: FileSystem> Vfs<F> {
         }
         let dir_inode = self.dir_inode(dir)?;
         let node = self.node(&dir_inode)?;
-        parallel::lookup(self.sb, self.ttl(), dir, name, &|| self.ask(cx, &node, name))
+        let question = NameIn { vfs: self, cx, dir: &*node, name };
+        parallel::lookup(self.sb, self.ttl(), dir, name, &question)
     }
 
     /// Asks the backend for a name.
     pub(crate) fn ask(&self, cx: &Context, dir: &F::Node, name: &[u8]) -> Result<Asked> {
         let Entry { key, attr, node } = self.fs.lookup(cx, Place { dir, name })?;
         Ok(Asked { key, attr, node: Arc::new(node) })
+    }
+
+    /// Lets the backend learn from a node that it made for an inode which has one.
+    pub(crate) fn found_again(&self, known: &InodeRef, again: &Node) {
+        if let (Ok(known), Some(again)) = (self.node(known), again.downcast_ref()) {
+            self.fs.found_again(&known, again);
+        }
     }
 
     /// What a dentry leads to.

@@ -30,6 +30,15 @@ impl Asked {
     }
 }
 
+/// A name that the backend can be asked about.
+pub(crate) trait Question {
+    fn ask(&self) -> Result<Asked>;
+
+    /// The name was accepted and leads to an inode that was known: `again` was made for it in vain. Called under the directory
+    /// lock alone.
+    fn found_again(&self, known: &InodeRef, again: &Node);
+}
+
 /// How long what the backend tells is good.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ttl {
@@ -41,13 +50,13 @@ pub(crate) struct Ttl {
 /// Finds `name` in `dir`, in the cache or by asking. The answer may be negative.
 ///
 /// # Errors
-/// Those of `ask` but `ENOENT`; `ENOENT` if the directory itself is gone; `ELOOP` if the backend shows a directory below itself.
+/// Those of the answer but `ENOENT`; `ENOENT` if the directory itself is gone; `ELOOP` if the backend shows a directory below itself.
 pub(crate) fn lookup(
     sb: Id<SuperBlock>,
     ttl: Ttl,
     dir: &DentryRef,
     name: &[u8],
-    ask: &dyn Fn() -> Result<Asked>,
+    question: &dyn Question,
 ) -> Result<DentryRef> {
     let superblock = SuperBlock::of(Some(sb));
     let dir_inode = dir.inode().ok_or(Errno::ENOENT)?;
@@ -78,7 +87,7 @@ pub(crate) fn lookup(
                     superblock.bump(Count::LookupWait);
                     other.0.wait_for_lookup();
                 } else if still_answers(&other, key)
-                    && (other.0.is_valid() || revalidate(superblock, ttl, &other, ask)?)
+                    && (other.0.is_valid() || revalidate(superblock, ttl, &other, question)?)
                 {
                     return Ok(other);
                 }
@@ -87,7 +96,7 @@ pub(crate) fn lookup(
                 drop(guard);
                 let mut lookup = InLookup { dentry: candidate, ended: false };
                 superblock.bump(Count::LookupBackend);
-                let inode = match ask() {
+                let (inode, again) = match question.ask() {
                     Ok(asked) => {
                         let until = clock::until(ttl.attr);
                         inode_table::get_or_create(sb, asked.key, &asked.attr, asked.node, until)?
@@ -97,8 +106,13 @@ pub(crate) fn lookup(
                     }
                     Err(error) => return Err(error),
                 };
-                let alias = match lookup.end(inode, clock::until(ttl.entry)) {
-                    Ok(dentry) => return Ok(dentry),
+                let alias = match lookup.attach(inode.clone(), clock::until(ttl.entry)) {
+                    Ok(()) => {
+                        if let Some(again) = &again {
+                            question.found_again(&inode, again);
+                        }
+                        return Ok(lookup.ended());
+                    }
                     Err(alias) => alias,
                 };
                 if moves.is_none() {
@@ -114,6 +128,9 @@ pub(crate) fn lookup(
                 // The one dentry of this directory comes here (`d_splice_alias`); only then may waiters look again.
                 rename(&alias, dir, name);
                 alias.0.set_valid_until(clock::until(ttl.entry));
+                if let Some(again) = &again {
+                    question.found_again(&inode, again);
+                }
                 return Ok(alias);
             }
             FindOrInsert::Failed => return Err(Errno::ENFILE),
@@ -133,15 +150,16 @@ fn revalidate(
     superblock: &SuperBlock,
     ttl: Ttl,
     dentry: &DentryRef,
-    ask: &dyn Fn() -> Result<Asked>,
+    question: &dyn Question,
 ) -> Result<bool> {
     superblock.bump(Count::Revalidate);
     let inode = dentry.inode();
     let sample = inode.as_ref().map(|inode| inode.0.attr_sample());
-    match (ask(), inode.zip(sample)) {
+    match (question.ask(), inode.zip(sample)) {
         (Ok(asked), Some((inode, sample))) if asked.is(&inode) => {
             inode.0.store_asked(&asked.attr, clock::until(ttl.attr), sample);
             dentry.0.set_valid_until(clock::until(ttl.entry));
+            question.found_again(&inode, &asked.node);
             Ok(true)
         }
         (Err(Errno::ENOENT), None) => {
@@ -163,13 +181,12 @@ struct InLookup {
 }
 
 impl InLookup {
-    /// The name leads to `inode`.
+    /// The name leads to `inode`. Nobody is told before the lookup has [`ended`](Self::ended).
     ///
     /// # Errors
-    /// The one dentry that the directory has already; the lookup has not ended.
-    fn end(&mut self, inode: InodeRef, until: u64) -> Result<DentryRef, DentryRef> {
-        attach(&self.dentry, inode, until, |_| ())?;
-        Ok(self.ended())
+    /// The one dentry that the directory has already.
+    fn attach(&mut self, inode: InodeRef, until: u64) -> Result<(), DentryRef> {
+        attach(&self.dentry, inode, until, |_| ())
     }
 
     /// The name is absent.

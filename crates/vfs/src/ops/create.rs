@@ -5,11 +5,20 @@ use std::sync::Arc;
 use crate::dcache::{self, Key};
 use crate::dentry::DentryRef;
 use crate::file::OpenFile;
-use crate::inode::InodeRef;
+use crate::inode::{InodeRef, Node};
 use crate::{
     Attr, Context, Entry, Errno, FileSystem, FileType, Found, OpenFlags, Place, Result, Vfs, clock,
     inode_table, name,
 };
+
+/// What the backend made, with whatever else came of it.
+struct Made<T> {
+    inode: InodeRef,
+    attr: Attr,
+    /// A node for an inode that has one.
+    again: Option<Node>,
+    extra: T,
+}
 
 impl<F: FileSystem> Vfs<F> {
     /// Creates a file that is not a directory or link. `mode` holds type and permission bits, the caller's umask already applied.
@@ -80,7 +89,7 @@ impl<F: FileSystem> Vfs<F> {
             let sample = inode.0.attr_sample();
             let attr = self.fs.link(cx, &node, at)?;
             inode.0.store_changed(&attr, clock::until(self.options().attr_ttl), sample);
-            Ok((inode.clone(), attr, ()))
+            Ok(Made { inode: inode.clone(), attr, again: None, extra: () })
         })
         .map(|(found, ())| found)
     }
@@ -115,8 +124,7 @@ impl<F: FileSystem> Vfs<F> {
             }
             let made = self.with_new_name(dir, name, |at| {
                 let (entry, handle) = self.fs.create(cx, at, perm, flags)?;
-                let (inode, attr, ()) = self.adopt(entry)?;
-                Ok((inode, attr, handle))
+                self.adopt(entry, handle)
             });
             match made {
                 Err(Errno::EEXIST) if !exclusive => {}
@@ -136,14 +144,15 @@ impl<F: FileSystem> Vfs<F> {
         name: &[u8],
         ask: impl FnOnce(Place<'_, F::Node>) -> Result<Entry<F::Node>>,
     ) -> Result<Found> {
-        self.with_new_name(dir, name, |at| self.adopt(ask(at)?)).map(|(found, ())| found)
+        self.with_new_name(dir, name, |at| self.adopt(ask(at)?, ())).map(|(found, ())| found)
     }
 
     /// The inode of what the backend just made.
-    fn adopt(&self, Entry { key, attr, node }: Entry<F::Node>) -> Result<(InodeRef, Attr, ())> {
+    fn adopt<T>(&self, Entry { key, attr, node }: Entry<F::Node>, extra: T) -> Result<Made<T>> {
         let until = clock::until(self.options().attr_ttl);
-        let inode = inode_table::get_or_create(self.sb, key, &attr, Arc::new(node), until)?;
-        Ok((inode, attr, ()))
+        let (inode, again) =
+            inode_table::get_or_create(self.sb, key, &attr, Arc::new(node), until)?;
+        Ok(Made { inode, attr, again, extra })
     }
 
     /// Lets the backend make a name, with the directory to ourselves; and then, and only then, puts it into the cache.
@@ -151,7 +160,7 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         dir: &DentryRef,
         name: &[u8],
-        ask: impl FnOnce(Place<'_, F::Node>) -> Result<(InodeRef, Attr, T)>,
+        ask: impl FnOnce(Place<'_, F::Node>) -> Result<Made<T>>,
     ) -> Result<(Found, T)> {
         name::check_new(name, Errno::EEXIST)?;
         let dir_inode = self.dir_inode(dir)?;
@@ -163,7 +172,7 @@ impl<F: FileSystem> Vfs<F> {
         let made = ask(Place { dir: &dir_node, name });
         let cached =
             dcache::get(Key::new(self.superblock(), dir.id(), name), &vfscale_sync::rcu::pin());
-        let (inode, attr, extra) = match made {
+        let Made { inode, attr, again, extra } = match made {
             Ok(made) => made,
             Err(error) => {
                 // Made on the host while we believed it absent, or made for all we know: the next look asks.
@@ -188,6 +197,9 @@ impl<F: FileSystem> Vfs<F> {
                 dcache::add(self.sb, dir, name, inode.clone(), until)
             }
         };
+        if let (Ok(_), Some(again)) = (&added, &again) {
+            self.found_again(&inode, again);
+        }
         // Only now: a handle that is not wanted closes with no lock held.
         drop(exclusive);
         let dentry = added?;

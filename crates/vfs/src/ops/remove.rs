@@ -91,6 +91,9 @@ impl<F: FileSystem> Vfs<F> {
             && dentry.inode().is_some_and(|inode| asked.is(&inode))
         {
             dentry.0.set_valid_until(clock::until(self.options().entry_ttl));
+            if let Some(inode) = dentry.inode() {
+                self.found_again(&inode, &asked.node);
+            }
             return Ok(dentry.clone());
         }
         if let Some(wrong) = cached {
@@ -98,7 +101,12 @@ impl<F: FileSystem> Vfs<F> {
         }
         let Asked { key, attr, node } = asked?;
         let until = clock::until(self.options().attr_ttl);
-        let inode = inode_table::get_or_create(self.sb, key, &attr, node, until)?;
-        dcache::add(self.sb, dir, name, inode, clock::until(self.options().entry_ttl))
+        let (inode, again) = inode_table::get_or_create(self.sb, key, &attr, node, until)?;
+        let until = clock::until(self.options().entry_ttl);
+        let dentry = dcache::add(self.sb, dir, name, inode.clone(), until)?;
+        if let Some(again) = again {
+            self.found_again(&inode, &again);
+        }
+        Ok(dentry)
     }
 }
