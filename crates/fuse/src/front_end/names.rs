@@ -72,6 +72,10 @@ impl<F: FileSystem> FrontEnd<F> {
         Ok(self.give(&self.vfs.link(cx, &inode, &dir, component(new_name)?)?))
     }
 
+    /// Makes a file and opens it, for a client that believes the name absent.
+    ///
+    /// Never opens what is there: the client checked whether a file may be made, and knows nothing of the rights to a file that came to
+    /// the name beside the mount. It has to look again, and open by a check of its own. That is what `ESTALE` asks of a kernel.
     pub(crate) fn create(
         &self,
         cx: &Context,
@@ -81,8 +85,12 @@ impl<F: FileSystem> FrontEnd<F> {
         flags: OpenFlags,
     ) -> Result<(Given<'_, F>, GivenFile<'_, F>)> {
         let dir = self.nodes.dir(parent)?;
-        let flags = flags | OpenFlags::CREATE;
-        let (found, file) = self.vfs.create(cx, &dir, component(name)?, perm & 0o7777, flags)?;
+        let only_new = flags | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+        let made = self.vfs.create(cx, &dir, component(name)?, perm & 0o7777, only_new);
+        let (found, file) = made.map_err(|error| match error {
+            Errno::EEXIST if !flags.contains(OpenFlags::EXCLUSIVE) => Errno::ESTALE,
+            error => error,
+        })?;
         let file = self.give_file(file)?;
         Ok((self.give(&found), file))
     }
