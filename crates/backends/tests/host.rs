@@ -8,7 +8,10 @@ use std::path::Path;
 
 use support::{RDWR, World, absent};
 use tempfile::TempDir;
-use vfscale::{Errno, FileSystem, OpenFlags, Place, RenameFlags, SetAttr, SetXattr};
+use vfscale::{
+    Context, Errno, FileSystem, OpenFlags, Options, Place, RenameFlags, SetAttr, SetXattr, Vfs,
+    WalkFlags,
+};
 use vfscale_backends::{HostError, HostFs, HostOptions};
 
 const BY_NAME: HostOptions =
@@ -126,14 +129,16 @@ fn by_name_our_own_renames_are_followed() {
     let (f, handle) = w.create_in(&b.node, "f");
     w.write(&handle, 0, b"deep");
     drop(handle);
-    w.rename("a", "moved", RenameFlags::empty()).unwrap();
+    let none = RenameFlags::empty();
+    w.move_known((&w.root, "a"), (&w.root, "moved"), none, &a.node, None);
     evict(&w);
     assert_eq!(read(&w, &f.node), Ok(b"deep".to_vec()));
-    w.rename_in((&b.node, "f"), (&w.root, "g"), RenameFlags::empty()).unwrap();
+    w.move_known((&b.node, "f"), (&w.root, "g"), none, &f.node, None);
     evict(&w);
     assert_eq!(read(&w, &f.node), Ok(b"deep".to_vec()));
     // Both sides of an exchange, one of them a directory with something below.
-    w.rename_in((&w.root, "g"), (&w.root, "moved"), RenameFlags::EXCHANGE).unwrap();
+    let (g, moved) = ((&w.root, "g"), (&w.root, "moved"));
+    w.move_known(g, moved, RenameFlags::EXCHANGE, &f.node, Some(&a.node));
     w.create_in(&b.node, "below");
     let below = w.lookup_in(&b.node, "below").unwrap();
     evict(&w);
@@ -152,7 +157,10 @@ fn by_name_a_move_on_the_host_is_stale_until_seen() {
     absent(w.lookup("a"));
     let found = w.lookup("b").unwrap();
     assert_eq!(found.key, a.key);
-    // The core keeps the node that it had, and that one has learnt.
+    // The core keeps the node that it had, and that one learns once the place is accepted.
+    evict(&w);
+    assert_eq!(w.fs.getattr(&f.node, None).map(drop), Err(Errno::ESTALE));
+    w.fs.found_again(&a.node, &found.node);
     drop(found);
     evict(&w);
     assert_eq!(w.attr(&f.node).ino, f.attr.ino);
@@ -172,28 +180,144 @@ fn by_name_directories_that_swap_places_on_the_host() {
     // a/b becomes b/a: each one's last known parent is now below it.
     fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
     fs::rename(dir.path().join("a"), dir.path().join("b/a")).unwrap();
-    let _ = w.lookup_in(&b.node, "a");
     for node in [&a.node, &b.node] {
         evict(&w);
         assert_eq!(w.fs.getattr(node, None).map(drop), Err(Errno::ESTALE));
     }
-    assert_eq!(w.lookup("b").unwrap().key, b.key);
-    assert_eq!(w.lookup_in(&b.node, "a").unwrap().key, a.key);
+    let found = w.lookup("b").unwrap();
+    assert_eq!(found.key, b.key);
+    w.fs.found_again(&b.node, &found.node);
+    let lower = w.lookup_in(&b.node, "a").unwrap();
+    assert_eq!(lower.key, a.key);
+    w.fs.found_again(&a.node, &lower.node);
     evict(&w);
     assert_eq!(w.attr(&a.node).ino, a.attr.ino);
 }
 
+/// A mount by name that believes nothing for long.
+fn core_by_name() -> (Vfs<HostFs>, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["evict-a", "evict-b", "evict-c"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let mut options = Options::exclusive();
+    (options.entry_ttl, options.attr_ttl, options.negative_ttl) = Default::default();
+    (Vfs::new(HostFs::new(dir.path(), BY_NAME).unwrap(), options).unwrap(), dir)
+}
+
+fn evict_core(vfs: &Vfs<HostFs>) {
+    for path in [b"/evict-a", b"/evict-b", b"/evict-c", b"/evict-a", b"/evict-b"] {
+        vfs.stat(&Context::root(), path).unwrap();
+    }
+}
+
 #[test]
-fn by_name_a_hard_link_outlives_the_name_it_was_found_by() {
-    let (w, _dir) = world(BY_NAME);
-    let f = w.file("f", b"kept");
-    w.fs.link(&w.cx, &f.node, w.at("g")).unwrap();
-    w.unlink("g").unwrap();
+fn by_name_what_the_core_refuses_changes_no_place() {
+    let (vfs, dir) = core_by_name();
+    let (cx, at) = (Context::root(), |name: &str| dir.path().join(name));
+    fs::create_dir_all(at("a/inner")).unwrap();
+    let a = vfs.lookup(&cx, &vfs.root(), b"a").unwrap();
+    let inner = vfs.lookup(&cx, &a.dentry, b"inner").unwrap();
+    // Upside down for a moment, and seen so by who has the inner one open.
+    fs::rename(at("a/inner"), at("x")).unwrap();
+    fs::rename(at("a"), at("x/a")).unwrap();
+    assert_eq!(vfs.lookup(&cx, &inner.dentry, b"a").map(drop), Err(Errno::ELOOP));
+    fs::rename(at("x/a"), at("a")).unwrap();
+    fs::rename(at("x"), at("a/inner")).unwrap();
+    evict_core(&vfs);
+    assert_eq!(vfs.getattr(&inner.inode, None).unwrap().ino, inner.attr.ino);
+    assert_eq!(vfs.getattr(&a.inode, None).unwrap().ino, a.attr.ino);
+}
+
+#[test]
+fn by_name_the_core_follows_moves_on_the_host_once_it_sees_them() {
+    let (vfs, dir) = core_by_name();
+    let (cx, root, at) = (Context::root(), vfs.root(), |name: &str| dir.path().join(name));
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::write(at("a/b/f"), "moved").unwrap();
+    let f = vfs.walk(&cx, &root, b"/a/b/f", WalkFlags::empty()).unwrap();
+    let b = vfs.walk(&cx, &root, b"/a/b", WalkFlags::empty()).unwrap();
+    fs::rename(at("a/b"), at("b")).unwrap();
+    fs::rename(at("a"), at("b/a")).unwrap();
+    evict_core(&vfs);
+    assert_eq!(vfs.getattr(&f.inode, None).map(drop), Err(Errno::ESTALE));
+    assert_eq!(vfs.lookup(&cx, &root, b"b").unwrap().dentry, b.dentry);
+    evict_core(&vfs);
+    assert_eq!(vfs.getattr(&f.inode, None).unwrap().size, 5);
+    assert_eq!(vfs.stat(&cx, b"/b/a").unwrap().kind, vfscale::FileType::Directory);
+    // Made known by the core, moved by the core.
+    vfs.rename(&cx, &b.dentry, b"f", &root, b"g", RenameFlags::empty()).unwrap();
+    evict_core(&vfs);
+    assert_eq!(vfs.getattr(&f.inode, None).unwrap().size, 5);
+}
+
+#[test]
+fn by_name_a_hard_link_outlives_either_of_its_names() {
+    for gone in ["f", "g"] {
+        let (w, _dir) = world(BY_NAME);
+        let f = w.file("f", b"kept");
+        w.fs.link(&w.cx, &f.node, w.at("g")).unwrap();
+        w.fs.unlink(&w.cx, w.at(gone), &f.node).unwrap();
+        evict(&w);
+        assert_eq!(read(&w, &f.node), Ok(b"kept".to_vec()));
+    }
+    // Found by both names, and one goes on the host.
+    let (vfs, dir) = core_by_name();
+    let cx = Context::root();
+    fs::write(dir.path().join("f"), "kept").unwrap();
+    fs::hard_link(dir.path().join("f"), dir.path().join("g")).unwrap();
+    let inode = vfs.lookup(&cx, &vfs.root(), b"f").unwrap().inode;
+    assert_eq!(vfs.lookup(&cx, &vfs.root(), b"g").unwrap().inode, inode);
+    fs::remove_file(dir.path().join("g")).unwrap();
+    evict_core(&vfs);
+    assert_eq!(vfs.getattr(&inode, None).unwrap().nlink, 1);
+}
+
+/// Whatever a host shows, and whatever races with it: no ring of objects that nobody could free,
+/// and no endless way up.
+#[test]
+fn by_name_there_are_no_rings() {
+    let (w, _dir) = world(HostOptions { fd_limit: Some(64), ..BY_NAME });
+    let (x, y) = (w.mkdir("x"), w.mkdir("y"));
+    w.mkdir_in(&x.node, "y");
+    w.mkdir_in(&y.node, "x");
+    w.fs.found_again(&x.node, &w.lookup_in(&x.node, "y").unwrap().node);
+    assert_eq!(w.attr(&x.node).ino, x.attr.ino);
+    drop((x, y));
+    assert_eq!(w.fs.cached_fds(), 0);
+    let start = std::sync::Barrier::new(2);
+    for _ in 0..500 {
+        let (x, y) = (w.lookup("x").unwrap().node, w.lookup("y").unwrap().node);
+        let (in_x, in_y) = (w.lookup_in(&x, "y").unwrap(), w.lookup_in(&y, "x").unwrap());
+        std::thread::scope(|scope| {
+            for (known, again) in [(&x, in_y), (&y, in_x)] {
+                let (w, start) = (&w, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    w.fs.found_again(known, &again.node);
+                });
+            }
+        });
+    }
+    assert_eq!(w.fs.cached_fds(), 0, "everything was freed");
+}
+
+#[test]
+fn by_name_what_lies_below_an_open_directory_is_reached() {
+    let (w, dir) = world(BY_NAME);
+    let d = w.mkdir("d");
+    let (f, handle) = w.create_in(&d.node, "f");
+    w.write(&handle, 0, b"below");
+    drop(handle);
+    let open = w.open_dir(&d.node);
+    fs::rename(dir.path().join("d"), dir.path().join("e")).unwrap();
+    evict(&w);
+    assert_eq!(read(&w, &f.node), Ok(b"below".to_vec()));
+    evict(&w);
+    assert_eq!(w.attr(&d.node).ino, d.attr.ino);
+    drop(open);
     evict(&w);
     assert_eq!(w.fs.getattr(&f.node, None).map(drop), Err(Errno::ESTALE));
-    assert_eq!(w.lookup("f").unwrap().key, f.key);
-    evict(&w);
-    assert_eq!(read(&w, &f.node), Ok(b"kept".to_vec()));
 }
 
 #[test]
@@ -298,6 +422,33 @@ fn trusted_attributes_are_listed_to_the_super_user_alone() {
     assert_eq!(w.fs.listxattr(&user, &link).unwrap(), b"");
 }
 
+/// A short answer would mean the end of the file, and a client's kernel would fill up with zeros.
+#[test]
+fn an_error_in_the_middle_of_a_read_is_an_error() {
+    // The memory of this process as a file: the end of a region with nothing behind it.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let regions: Vec<_> = maps
+        .lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').unwrap();
+            let (start, end) = range.split_once('-').unwrap();
+            let hex = |text| u64::from_str_radix(text, 16).unwrap();
+            (hex(start), hex(end), rest.starts_with('r') && rest.ends_with(".so.6"))
+        })
+        .collect();
+    let ends = |pair: &&[(u64, u64, bool)]| pair[0].2 && pair[0].1 != pair[1].0;
+    let Some(pair) = regions.windows(2).find(ends) else {
+        println!("skipped: no region with nothing behind it");
+        return;
+    };
+    let end = pair[0].1;
+    let w = World::new(HostFs::new(Path::new("/proc/self"), HostOptions::default()).unwrap());
+    let memory = w.open(&w.lookup("mem").unwrap().node, OpenFlags::READ).unwrap();
+    let mut buf = [0; 8192];
+    assert_eq!(w.fs.read(&memory, end - 4096, &mut buf[..4096]), Ok(4096));
+    assert_eq!(w.fs.read(&memory, end - 4096, &mut buf), Err(Errno::EIO));
+}
+
 #[test]
 fn changes_on_the_host_are_seen() {
     let (w, dir) = world(HostOptions::default());
@@ -326,7 +477,8 @@ fn many_threads_with_few_descriptors() {
                         let (entry, handle) = w.create_in(from, &name);
                         w.write(&handle, 0, name.as_bytes());
                         drop(handle);
-                        w.rename_in((from, &name), (to, &name), RenameFlags::empty()).unwrap();
+                        let none = RenameFlags::empty();
+                        w.move_known((from, &name), (to, &name), none, &entry.node, None);
                         assert_eq!(read(w, &entry.node), Ok(name.clone().into_bytes()));
                         let at = Place { dir: to, name: name.as_bytes() };
                         w.fs.unlink(&w.cx, at, &entry.node).unwrap();

@@ -164,6 +164,26 @@ fn a_read_only_view_is_not_written_through_another() {
     });
 }
 
+#[test]
+fn a_directory_bound_inside_itself() {
+    private(|dir| {
+        let (a, inside) = (dir.join("a"), dir.join("a/b"));
+        fs::create_dir_all(&inside).unwrap();
+        rustix::mount::mount_bind(&a, &inside).unwrap();
+        for file_handles in [true, false] {
+            let w = World::new(HostFs::new(dir, few(file_handles)).unwrap());
+            let a = w.lookup("a").unwrap();
+            let again = w.lookup_in(&a.node, "b").unwrap();
+            assert_ne!(again.key, a.key);
+            for _ in 0..3 {
+                let lowest = w.lookup_in(&again.node, "b").unwrap();
+                assert_eq!(w.names(&lowest.node), [b""; 0]);
+                w.lookup_in(&a.node, "b").unwrap();
+            }
+        }
+    });
+}
+
 /// A read-only view of the same file system: a handle from there would open on the writable mount.
 #[test]
 fn a_read_only_view_below_stays_read_only() {

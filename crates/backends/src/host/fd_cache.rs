@@ -59,6 +59,17 @@ impl Descriptors {
         held.openings.push(Arc::downgrade(fd));
     }
 
+    /// Takes openings from an object that is about to go, and answers with the descriptor that it
+    /// kept.
+    pub(super) fn take_over(&self, again: &Descriptors) -> Option<Arc<OwnedFd>> {
+        let (openings, kept) = {
+            let mut again = lock(&again.0);
+            (std::mem::take(&mut again.openings), again.kept.take())
+        };
+        lock(&self.0).openings.extend(openings);
+        kept
+    }
+
     pub(super) fn opening(&self) -> Option<Arc<OwnedFd>> {
         lock(&self.0).openings.iter().find_map(Weak::upgrade)
     }

@@ -39,7 +39,7 @@ fn changes(flags: OpenFlags) -> bool {
 }
 
 impl Handle {
-    fn of_file(object: &Object, fd: OwnedFd, flags: OpenFlags) -> Handle {
+    fn of(object: &Object, fd: OwnedFd, flags: OpenFlags) -> Handle {
         let fd = Arc::new(fd);
         object.fds.opened(&fd);
         Handle { fd, flags, stream: None }
@@ -79,9 +79,9 @@ impl HostFs {
         };
         Ok(if object.kind == FileType::Directory {
             let stream = Stream::new(stat::device(&fd)?);
-            Handle { fd: Arc::new(fd), flags, stream: Some(stream) }
+            Handle { stream: Some(stream), ..Handle::of(object, fd, flags) }
         } else {
-            Handle::of_file(object, fd, flags)
+            Handle::of(object, fd, flags)
         })
     }
 
@@ -107,8 +107,20 @@ impl HostFs {
             retry(|| rustix::fs::openat(&*dir, name, host, mode))
         })?;
         let (entry, object) = self.entry(self.home.identify(&fd)?, at);
-        let handle = Handle::of_file(&object, fd, flags);
+        let handle = Handle::of(&object, fd, flags);
         Ok((entry, handle))
+    }
+}
+
+impl HostFs {
+    /// What closing one of several descriptors of an opening does, error included.
+    pub(super) fn close_one(&self, handle: &Handle) -> Result<()> {
+        match self.with_room(|| retry(|| rustix::io::fcntl_dupfd_cloexec(&*handle.fd, 0))) {
+            Ok(fd) => sys::close(fd),
+            // Nobody could close files any more. An error that waits here is told by `fsync`.
+            Err(Errno::EMFILE | Errno::ENFILE) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -119,9 +131,8 @@ pub(super) fn read_at(fd: impl AsFd, offset: u64, buf: &mut [u8]) -> Result<usiz
         match retry(|| rustix::io::pread(&fd, &mut buf[done..], offset + done as u64)) {
             Ok(0) => break,
             Ok(n) => done += n,
-            Err(error) if done == 0 => return Err(error),
-            // What was read is an answer; the error comes again with the next read.
-            Err(_) => break,
+            // Also if some was read: fewer bytes than asked for mean the end of the file.
+            Err(error) => return Err(error),
         }
     }
     Ok(done)
@@ -139,11 +150,6 @@ pub(super) fn write_at(fd: impl AsFd, offset: u64, data: &[u8]) -> Result<usize>
         }
     }
     Ok(done)
-}
-
-/// What closing one of several descriptors of an opening does, error included.
-pub(super) fn flush(fd: impl AsFd) -> Result<()> {
-    sys::close(retry(|| rustix::io::fcntl_dupfd_cloexec(&fd, 0))?)
 }
 
 pub(super) fn seek(fd: impl AsFd, offset: u64, what: SeekFor) -> Result<u64> {

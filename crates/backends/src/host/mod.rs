@@ -47,7 +47,7 @@ use vfscale::{Errno, OpenFlags};
 use self::caller::Server;
 use self::dir::Stream;
 use self::fd_cache::FdCache;
-use self::node::{Known, Object, Way};
+use self::node::{Moves, Object, Way};
 use self::stat::{Home, Identity};
 
 /// The most descriptors to cache, however many the process may have: more would only cost memory.
@@ -110,7 +110,7 @@ pub struct HostFs {
     mount: Option<OwnedFd>,
     proc_fds: OwnedFd,
     cache: FdCache,
-    known: Arc<Known>,
+    moves: Moves,
     server: Server,
     read_only: bool,
 }
@@ -150,7 +150,7 @@ impl HostFs {
             mount,
             proc_fds,
             cache: FdCache::new(options.fd_limit.unwrap_or_else(default_fd_limit)),
-            known: Arc::new(Known::new()),
+            moves: Moves::default(),
             server: Server::new(options.act_as_caller),
             read_only: options.read_only,
         })

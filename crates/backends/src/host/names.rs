@@ -85,7 +85,7 @@ impl HostFs {
                 AtFlags::SYMLINK_FOLLOW,
             )
         })?;
-        object.moved_to(&at.dir.0, at.name);
+        object.moved_to(&self.moves, &at.dir.0, at.name);
         self.home.attr(&*place)
     }
 
@@ -129,12 +129,15 @@ impl HostFs {
             // Two names of one inode: the host did nothing.
             Some(replaced) if replaced.key == moved.key => return Ok(()),
             Some(replaced) if flags.contains(RenameFlags::EXCHANGE) => {
-                replaced.moved_to(&from.dir.0, from.name);
+                replaced.moved_to(&self.moves, &from.dir.0, from.name);
+                replaced.lost(&to.dir.0, to.name);
             }
             Some(replaced) => replaced.lost(&to.dir.0, to.name),
             None => {}
         }
-        moved.moved_to(&to.dir.0, to.name);
+        // In this order there is a way to it all the time.
+        moved.moved_to(&self.moves, &to.dir.0, to.name);
+        moved.lost(&from.dir.0, from.name);
         Ok(())
     }
 

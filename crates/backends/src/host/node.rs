@@ -7,22 +7,33 @@
 //! | [`Way::Handle`] | on the root's mount, if file handles can be opened | renames by anybody, loss of the name |
 //! | [`Way::Name`] | otherwise | renames through this file system |
 //!
-//! An object that is open can always be reached through its opening, whatever became of its names.
+//! An object that is open can always be reached through its opening, whatever became of its names;
+//! and so can what lies below it.
 //!
 //! A name is a hint: whoever walks it compares what it found with the key, and answers `ESTALE` if
 //! it is another object. The parents of named objects are counted, so a way up exists as long as
-//! the object; [`Known`] finds the object again when a lookup comes by under a new name.
+//! the object. A lookup makes a new object, with the name that it was found by. If the core knows
+//! it under another, and accepts the new place, then the known one takes the name over
+//! ([`Object::moved_to`]). What has one name at a time, a directory, keeps that; other objects keep
+//! the last two, so that one of them may go.
+//!
+//! # No rings
+//! Objects count their parents, so a ring of them would never be freed. A new object has nothing
+//! below it. Of known ones only directories can come to lie below themselves, when somebody moves
+//! directories behind our back: these take their places one at a time, and who finds itself above
+//! its new parent first breaks the way that leads there.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use vfscale::{FileType, InodeKey};
 
 use super::fd_cache::Descriptors;
 use super::sys::FileHandle;
 use crate::locks::lock;
+
+/// An object by name deeper than this has a ring above it, or is past any path.
+pub(super) const DEPTH_MAX: usize = 4096;
 
 /// An object of the host. The core holds it through [`super::Node`].
 #[derive(Debug)]
@@ -38,15 +49,12 @@ pub(super) enum Way {
     Root(Arc<OwnedFd>),
     Handle(FileHandle),
     /// Boxed, so that the common way stays small.
-    Name(Box<Named>),
+    Name(Box<Mutex<Names>>),
 }
 
-/// The way by name, with its registration in [`Known`].
-#[derive(Debug)]
-pub(super) struct Named {
-    location: Mutex<Option<Location>>,
-    known: Arc<Known>,
-}
+/// Where an object was seen, the latest first. A directory uses the first place alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names([Option<Location>; 2]);
 
 /// A name in a directory.
 #[derive(Clone, Debug)]
@@ -55,9 +63,50 @@ pub(super) struct Location {
     pub(super) name: Arc<[u8]>,
 }
 
+/// Held while a known directory takes a place.
+#[derive(Debug, Default)]
+pub(super) struct Moves(Mutex<()>);
+
+impl Way {
+    pub(super) fn by_name(parent: &Arc<Object>, name: &[u8]) -> Way {
+        Way::Name(Box::new(Mutex::new(Names([Some(Location::new(parent, name)), None]))))
+    }
+}
+
 impl Location {
+    fn new(parent: &Arc<Object>, name: &[u8]) -> Location {
+        Location { parent: Arc::clone(parent), name: name.into() }
+    }
+
     fn is(&self, parent: &Arc<Object>, name: &[u8]) -> bool {
         Arc::ptr_eq(&self.parent, parent) && *self.name == *name
+    }
+}
+
+impl Names {
+    /// The latest place is this one. Answers with one that there is no room for any more.
+    #[must_use = "dropped when no lock is held: the last count of a directory may go with it"]
+    fn put(&mut self, kind: FileType, new: Location) -> Option<Location> {
+        let Names([first, second]) = self;
+        if first.as_ref().is_some_and(|location| location.is(&new.parent, &new.name)) {
+            return Some(new);
+        }
+        let before = first.replace(new);
+        if kind == FileType::Directory || before.is_none() {
+            return before;
+        }
+        std::mem::replace(second, before)
+    }
+
+    #[must_use = "as for `put`"]
+    fn take(&mut self, parent: &Arc<Object>, name: &[u8]) -> [Option<Location>; 2] {
+        let Names([first, second]) = self;
+        let is = |location: &mut Location| location.is(parent, name);
+        let taken = [first.take_if(is), second.take_if(is)];
+        if first.is_none() {
+            *first = second.take();
+        }
+        taken
     }
 }
 
@@ -66,131 +115,98 @@ impl Object {
         Object { key, kind, way, fds: Descriptors::default() }
     }
 
-    /// Where it was seen last, if it is reached by name and has one.
-    pub(super) fn location(&self) -> Option<Location> {
+    fn names(&self) -> Option<&Mutex<Names>> {
         match &self.way {
-            Way::Name(named) => lock(&named.location).clone(),
+            Way::Name(names) => Some(names),
             Way::Root(_) | Way::Handle(_) => None,
         }
     }
 
+    /// Where it was seen, the latest first, if it is reached by name.
+    pub(super) fn locations(&self) -> impl Iterator<Item = Location> + use<> {
+        let Names(locations) = self.names().map(|names| lock(names).clone()).unwrap_or_default();
+        locations.into_iter().flatten()
+    }
+
+    /// Where it was seen last.
+    pub(super) fn location(&self) -> Option<Location> {
+        lock(self.names()?).0[0].clone()
+    }
+
     /// It was seen, or put, under this name. Does nothing for an object that needs no name.
-    pub(super) fn moved_to(self: &Arc<Object>, parent: &Arc<Object>, name: &[u8]) {
-        let Way::Name(named) = &self.way else { return };
-        if self.kind == FileType::Directory {
-            break_ring(self, parent);
-        }
-        let new = Location { parent: Arc::clone(parent), name: name.into() };
-        let old = lock(&named.location).replace(new);
+    pub(super) fn moved_to(self: &Arc<Object>, moves: &Moves, parent: &Arc<Object>, name: &[u8]) {
+        let Some(names) = self.names() else { return };
+        let old = if self.kind == FileType::Directory {
+            if self.location().is_some_and(|location| location.is(parent, name)) {
+                return;
+            }
+            // Check and change together: two moves, each right, would make a ring.
+            let _one = lock(&moves.0);
+            if break_ring(self, parent).is_err() {
+                return;
+            }
+            lock(names).put(self.kind, Location::new(parent, name))
+        } else {
+            lock(names).put(self.kind, Location::new(parent, name))
+        };
         drop(old);
     }
 
-    /// This name is gone. Another one that it was seen under since stays.
+    /// This name is gone. Another one that it was seen under stays.
     pub(super) fn lost(&self, parent: &Arc<Object>, name: &[u8]) {
-        let Way::Name(named) = &self.way else { return };
-        let old = lock(&named.location).take_if(|location| location.is(parent, name));
+        let Some(names) = self.names() else { return };
+        let old = lock(names).take(parent, name);
         drop(old);
     }
 
-    fn forget_location(&self) {
-        if let Way::Name(named) = &self.way {
-            let old = lock(&named.location).take();
-            drop(old);
-        }
+    fn forget_names(&self) {
+        let Some(names) = self.names() else { return };
+        let old = std::mem::take(&mut *lock(names));
+        drop(old);
     }
 }
 
-/// `object` was found below `parent`. If the way up from `parent` leads through `object`, somebody
-/// else moved directories since we last looked, and one step of that way is out of date: without it
-/// there is no ring of counts that nobody could free.
-fn break_ring(object: &Arc<Object>, parent: &Arc<Object>) {
+/// No place that this directory could take without a ring.
+struct BelowItself;
+
+/// `object` is to lie below `parent`. If the way up from `parent` leads through `object`, somebody
+/// else moved directories since we last looked, and one step of that way is out of date: it is
+/// forgotten. The caller holds [`Moves`].
+fn break_ring(object: &Arc<Object>, parent: &Arc<Object>) -> Result<(), BelowItself> {
+    if Arc::ptr_eq(object, parent) {
+        return Err(BelowItself);
+    }
     let mut at = Arc::clone(parent);
-    while let Some(location) = at.location() {
+    for _ in 0..DEPTH_MAX {
+        let Some(location) = at.location() else { return Ok(()) };
         if Arc::ptr_eq(&location.parent, object) {
-            at.forget_location();
-            return;
+            at.forget_names();
+            return Ok(());
         }
         at = location.parent;
     }
+    Err(BelowItself)
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
-        let Way::Name(named) = &mut self.way else { return };
-        named.known.forget(self.key);
-        // Parents that only we held go one after the other: a path may be deeper than the stack.
-        let mut above = take_location(named);
-        while let Some(location) = above {
-            let Some(mut parent) = Arc::into_inner(location.parent) else { return };
-            above = match &mut parent.way {
-                Way::Name(named) => take_location(named),
-                Way::Root(_) | Way::Handle(_) => None,
-            };
+        for mut above in take_names(self) {
+            // Parents that only we held go one after the other: a path may be deeper than the
+            // stack.
+            while let Some(location) = above {
+                let Some(mut parent) = Arc::into_inner(location.parent) else { break };
+                // A directory has no second one.
+                [above, _] = take_names(&mut parent);
+            }
         }
     }
 }
 
-fn take_location(named: &mut Named) -> Option<Location> {
-    named.location.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+fn take_names(object: &mut Object) -> [Option<Location>; 2] {
+    let Way::Name(names) = &mut object.way else { return [None, None] };
+    let names = names.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+    std::mem::take(&mut names.0)
 }
 
 // One of these lies behind every name that a core keeps in memory.
 const _: () = assert!(size_of::<Object>() <= 96);
-
-const KNOWN_SHARDS: usize = 16;
-
-/// Every living object that is reached by name, by its key. So an object that the core knows learns
-/// of each new name that a lookup finds it under, though the core drops what that lookup returns.
-#[derive(Debug)]
-pub(super) struct Known {
-    shards: [Mutex<HashMap<InodeKey, Weak<Object>>>; KNOWN_SHARDS],
-    hasher: RandomState,
-}
-
-impl Known {
-    pub(super) fn new() -> Known {
-        Known { shards: Default::default(), hasher: RandomState::new() }
-    }
-
-    fn shard(&self, key: InodeKey) -> &Mutex<HashMap<InodeKey, Weak<Object>>> {
-        &self.shards[self.hasher.hash_one(key) as usize % KNOWN_SHARDS]
-    }
-
-    /// The object with this key, new if none lives, under this name from now on.
-    pub(super) fn get(
-        self: &Arc<Known>,
-        key: InodeKey,
-        kind: FileType,
-        parent: &Arc<Object>,
-        name: &[u8],
-    ) -> Arc<Object> {
-        // Outlives the lock: dropping the last count of an object takes it again.
-        let living;
-        let found = {
-            let mut shard = lock(self.shard(key));
-            living = shard.get(&key).and_then(Weak::upgrade);
-            match &living {
-                Some(object) if object.kind == kind => Arc::clone(object),
-                // The key was used again, by a file system that has nothing better to tell two
-                // inodes apart.
-                _ => {
-                    let named = Named { location: Mutex::new(None), known: Arc::clone(self) };
-                    let way = Way::Name(Box::new(named));
-                    let object = Arc::new(Object::new(key, kind, way));
-                    shard.insert(key, Arc::downgrade(&object));
-                    object
-                }
-            }
-        };
-        found.moved_to(parent, name);
-        found
-    }
-
-    /// Called by an object that is being dropped; a newer one with the same key stays.
-    fn forget(&self, key: InodeKey) {
-        let mut shard = lock(self.shard(key));
-        if shard.get(&key).is_some_and(|object| object.strong_count() == 0) {
-            shard.remove(&key);
-        }
-    }
-}

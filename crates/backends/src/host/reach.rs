@@ -7,13 +7,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::path::DecInt;
 use vfscale::{Entry, Errno, Place, Result};
 
-use super::node::{Object, Way};
+use super::node::{DEPTH_MAX, Location, Object, Way};
 use super::stat::{Identity, number_and_kind};
 use super::sys::open_by_handle;
 use super::{HostFs, Node, retry};
-
-/// An object by name deeper than this has a ring above it, or is past any path.
-const DEPTH_MAX: usize = 4096;
 
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -65,13 +62,25 @@ impl HostFs {
         }
     }
 
-    /// Goes up to the first object that is at hand or needs no name, then down again, checking each
-    /// step.
+    /// By one of its names.
     fn walk_to(&self, object: &Arc<Object>) -> Result<Arc<OwnedFd>> {
-        let mut down = Vec::new();
-        let mut at = Arc::clone(object);
+        let mut answer = Err(Errno::ESTALE);
+        for location in object.locations() {
+            answer = self.walk_by(object, location);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
+    }
+
+    /// Goes up to the first directory that is at hand, open, or needs no name, then down again,
+    /// checking each step.
+    fn walk_by(&self, object: &Arc<Object>, last: Location) -> Result<Arc<OwnedFd>> {
+        let mut down = vec![(Arc::clone(object), last.name)];
+        let mut at = last.parent;
         let mut fd = loop {
-            if let Some(fd) = self.at_hand(&at) {
+            if let Some(fd) = self.at_hand(&at).or_else(|| at.fds.opening()) {
                 break fd;
             }
             if matches!(at.way, Way::Handle(_)) {
@@ -141,11 +150,22 @@ impl HostFs {
     ) -> (Entry<Node>, Arc<Object>) {
         let Identity { key, attr, handle, at_home } = identity;
         // Another mount may be read-only or differ otherwise: its handles would open here, on ours.
-        let object = match handle.filter(|_| at_home && self.mount.is_some()) {
-            Some(handle) => Arc::new(Object::new(key, attr.kind, Way::Handle(handle))),
-            None => self.known.get(key, attr.kind, &at.dir.0, at.name),
+        let way = match handle.filter(|_| at_home && self.mount.is_some()) {
+            Some(handle) => Way::Handle(handle),
+            None => Way::by_name(&at.dir.0, at.name),
         };
+        let object = Arc::new(Object::new(key, attr.kind, way));
         (Entry { key, attr, node: Node(Arc::clone(&object)) }, object)
+    }
+
+    /// The core knows the object and has accepted its new place.
+    pub(super) fn learn(&self, known: &Arc<Object>, again: &Object) {
+        if let Some(Location { parent, name }) = again.location() {
+            known.moved_to(&self.moves, &parent, &name);
+        }
+        if let Some(fd) = known.fds.take_over(&again.fds) {
+            self.cache.keep(known, &fd);
+        }
     }
 
     /// The path of a descriptor for calls that take nothing else.

@@ -24,6 +24,10 @@ impl FileSystem for HostFs {
         self.find(at)
     }
 
+    fn found_again(&self, known: &Node, again: &Node) {
+        self.learn(&known.0, &again.0);
+    }
+
     fn getattr(&self, node: &Node, handle: Option<&Handle>) -> Result<Attr> {
         match handle {
             Some(handle) => self.home.attr(&*handle.fd),
@@ -110,7 +114,7 @@ impl FileSystem for HostFs {
     }
 
     fn flush(&self, handle: &Handle) -> Result<()> {
-        files::flush(&*handle.fd)
+        self.close_one(handle)
     }
 
     fn fsync(&self, handle: &Handle, data_only: bool) -> Result<()> {

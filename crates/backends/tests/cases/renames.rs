@@ -1,4 +1,7 @@
 //! Renames: what moves, what stays, what is refused.
+//!
+//! Each lookup here makes a node of its own, and it is that one which is renamed. Where a case goes
+//! on with a node from before, it hands the new one over as the core does.
 
 use vfscale::{Errno, FileSystem, OpenFlags, RenameFlags};
 
@@ -38,6 +41,7 @@ pub(crate) fn to_another_directory<F: FileSystem>(w: &World<F>) {
     absent(w.lookup_in(&p.node, "sub"));
     let moved = w.lookup_in(&q.node, "moved").unwrap();
     assert_eq!(moved.key, sub.key);
+    w.fs.found_again(&sub.node, &moved.node);
     // Both by the node from before and by the one from after.
     assert_eq!(w.lookup_in(&sub.node, "deep").unwrap().key, deep.key);
     assert_eq!(w.lookup_in(&moved.node, "deep").unwrap().key, deep.key);
@@ -56,7 +60,9 @@ pub(crate) fn kinds_must_match<F: FileSystem>(w: &World<F>) {
     assert_eq!(w.rename("empty", "full", PLAIN), Err(Errno::ENOTEMPTY));
     assert_eq!(w.names(&w.root), [&b"empty"[..], b"file", b"full"]);
     w.rename("full", "empty", PLAIN).unwrap();
-    assert_eq!(w.lookup("empty").unwrap().key, full.key);
+    let moved = w.lookup("empty").unwrap();
+    assert_eq!(moved.key, full.key);
+    w.fs.found_again(&full.node, &moved.node);
     assert_eq!(w.names(&full.node), [b"x"]);
     // A directory onto the one it stands in.
     let inner = w.mkdir_in(&full.node, "inner");
@@ -88,7 +94,9 @@ pub(crate) fn exchange_of_directories<F: FileSystem>(w: &World<F>) {
     let (f, _) = w.create_in(&e.node, "f");
     w.rename_in((&w.root, "d"), (&e.node, "f"), RenameFlags::EXCHANGE).unwrap();
     assert_eq!(w.lookup("d").unwrap().key, f.key);
-    assert_eq!(w.lookup_in(&e.node, "f").unwrap().key, d.key);
+    let moved = w.lookup_in(&e.node, "f").unwrap();
+    assert_eq!(moved.key, d.key);
+    w.fs.found_again(&d.node, &moved.node);
     assert_eq!((w.attr(&w.root).nlink, w.attr(&e.node).nlink), (3, 3));
     let listed = w.list_some(&w.open_dir(&d.node), 0, 10);
     assert_eq!(listed.iter().find(|entry| entry.name == b"..").unwrap().ino, e.attr.ino);

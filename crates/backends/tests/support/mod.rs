@@ -109,6 +109,20 @@ impl<F: FileSystem> World<F> {
         self.fs.rename(&self.cx, from, to, flags, &moved, replaced.as_ref())
     }
 
+    /// As the core does it, which knows the node that moves.
+    pub(crate) fn move_known(
+        &self,
+        (old, from): (&F::Node, &str),
+        (new, to): (&F::Node, &str),
+        flags: RenameFlags,
+        moved: &F::Node,
+        replaced: Option<&F::Node>,
+    ) {
+        let from = Place { dir: old, name: from.as_bytes() };
+        let to = Place { dir: new, name: to.as_bytes() };
+        self.fs.rename(&self.cx, from, to, flags, moved, replaced).expect("rename");
+    }
+
     pub(crate) fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
         self.rename_in((&self.root, from), (&self.root, to), flags)
     }
