@@ -118,10 +118,11 @@ fn finish(
     // While it is mounted the numbers show what was cached; afterwards all are zero.
     let mut summary = session.summary();
     let (unmounted, rest) = session.stop()?;
-    if unmounted == Unmounted::Detached {
-        crate::say(
+    match unmounted {
+        Unmounted::Detached => crate::say(
             "the mount was still in use by a process that the command left behind, and was detached",
-        );
+        ),
+        unmounted => unmounted.remark().iter().for_each(|remark| crate::say(remark)),
     }
     let program = args.command[0].display();
     let (exit_code, signal) = match &ended {

@@ -12,7 +12,6 @@ use crate::place;
 use crate::session::{Plan, SeenBy, Serving, check_can_mount};
 use crate::source::Source;
 use crate::sys::{self, Inherited};
-use crate::umount::Unmounted;
 
 /// How often to look whether somebody else has unmounted.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -40,8 +39,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
         let _ = out.flush();
         serve_until_ended(session, hangup_ends);
         let (unmounted, rest) = session.stop()?;
-        if unmounted == Unmounted::Detached {
-            crate::say("the mount was still in use and was detached");
+        if let Some(remark) = unmounted.remark() {
+            crate::say(&remark);
         }
         if rest.names + rest.inodes + rest.files > 0 {
             crate::say(&format!(

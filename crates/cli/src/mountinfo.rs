@@ -16,6 +16,8 @@ pub(crate) const OUR_TYPE: &str = "fuse.vfscale";
 pub(crate) struct MountEntry {
     /// The directory it covers.
     pub(crate) mountpoint: PathBuf,
+    /// The device number of the file system, major and minor.
+    pub(crate) device: (u32, u32),
     /// The file system's type, with its subtype.
     pub(crate) kind: String,
 }
@@ -35,6 +37,15 @@ pub(crate) fn mounted_on(path: &Path) -> io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     // Of several mounts on one directory the last line is the one on top.
     Ok(entries(&table).filter(|entry| entry.mountpoint == path).last())
+}
+
+/// Whether the file system with this device number is mounted on exactly this directory, on top or not.
+///
+/// # Errors
+/// If the table cannot be read.
+pub(crate) fn is_listed(path: &Path, device: (u32, u32)) -> io::Result<bool> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(entries(&table).any(|entry| entry.device == device && entry.mountpoint == path))
 }
 
 /// The absolute form of a mount point, found without touching the mounted file system, which may be dead.
@@ -61,10 +72,12 @@ fn entries(table: &[u8]) -> impl Iterator<Item = MountEntry> + '_ {
 /// `ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE SUPER`
 fn entry(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let mountpoint = unescape(fields.nth(4)?);
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    let mountpoint = unescape(fields.nth(1)?);
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(MountEntry {
         mountpoint: PathBuf::from(OsString::from_vec(mountpoint)),
+        device: (device.0.parse().ok()?, device.1.parse().ok()?),
         kind: std::ffi::OsStr::from_bytes(kind).to_string_lossy().into_owned(),
     })
 }
@@ -104,7 +117,7 @@ mod tests {
         assert_eq!(all.len(), 4);
         assert_eq!(all[1].mountpoint, Path::new("/mnt/a b"));
         assert!(all[1].is_ours());
-        assert_eq!(all[2].kind, "tmpfs");
+        assert_eq!((all[2].device, all[2].kind.as_str()), ((0, 51), "tmpfs"));
         assert!(all[3].is_ours());
     }
 

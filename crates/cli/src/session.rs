@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,6 @@ pub(crate) trait Serving {
 
 /// A mount at work.
 struct Session<F: FileSystem> {
-    place: PathBuf,
     reporter: Arc<Reporter<F>>,
     /// Empty once stopped.
     running: Option<(Arc<Vfs<F>>, Mounted)>,
@@ -149,7 +148,7 @@ impl<F: FileSystem> Session<F> {
         let report = move |fuse: &FuseStats| live.json(fuse);
         let mounted = vfscale_fuse::serve(Arc::clone(&vfs), place, &plan.mount, report)
             .map_err(cannot_mount)?;
-        Ok(Session { place: place.to_owned(), reporter, running: Some((vfs, mounted)) })
+        Ok(Session { reporter, running: Some((vfs, mounted)) })
     }
 }
 
@@ -169,14 +168,14 @@ impl<F: FileSystem> Serving for Session<F> {
         let Some((vfs, mounted)) = self.running.take() else {
             return Ok((Unmounted::Clean, Rest::default()));
         };
-        let unmounted =
-            unmount_within(&self.place, GRACE).map_err(|error| CliError::io(&self.place, error))?;
+        let unmounted = unmount_within(&mounted, GRACE).map_err(cannot_unmount)?;
         // The server threads give back all that the kernel held and leave.
-        if !mounted.wait_for(GRACE) {
-            // Somebody outside took the mount out of sight while it was in use. Its users lose it when this process ends.
+        if matches!(unmounted, Unmounted::Lingering(_)) || !mounted.wait_for(GRACE) {
+            // Or somebody outside took the mount out of sight while it was in use. Its users lose it when this process ends.
             let stats = vfs.stats();
-            let rest = Rest { names: stats.names, inodes: stats.inodes, files: stats.files };
-            return Ok((Unmounted::Detached, rest));
+            // The root is the core's own as long as there is a core.
+            let (names, inodes) = (stats.names.saturating_sub(1), stats.inodes.saturating_sub(1));
+            return Ok((unmounted, Rest { names, inodes, files: stats.files }));
         }
         drop(mounted);
         let rest = match last_owner(vfs).map(Vfs::unmount) {
@@ -218,6 +217,16 @@ fn cannot_mount(error: MountError) -> CliError {
             CliError::path(point, format!("cannot be mounted on: {}", crate::error::reason(source)))
         }
         _ => CliError::Other(error.to_string()),
+    }
+}
+
+fn cannot_unmount(error: MountError) -> CliError {
+    match error {
+        MountError::Unmount { point, source } => CliError::path(
+            &point,
+            format!("cannot be unmounted: {}", crate::error::reason(&source)),
+        ),
+        error => CliError::Other(error.to_string()),
     }
 }
 

@@ -1,11 +1,11 @@
 //! `vfscale umount MNT`, and unmounting in general.
 
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use vfscale_fuse::{MountError, Mounted};
 
 use crate::args::UmountArgs;
 use crate::error::CliError;
@@ -57,38 +57,60 @@ fn failed(given: &Path, error: Errno) -> CliError {
     }
 }
 
-/// How an unmount went.
+/// How the unmount of a mount of ours went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unmounted {
     /// Nobody used the mount any more, or somebody else unmounted it.
     Clean,
-    /// It was taken from processes that still used it; they get errors from now on.
+    /// It was taken from processes that still used it; they get errors from now on, or at the latest when this process ends.
     Detached,
+    /// Another mount is on top of it, and has to go first. It stays, dead once this process has ended.
+    Covered,
+    /// It is unmounted, but requests are still under way, so the server has not ended. It was waited for as long as this.
+    Lingering(Duration),
 }
 
-/// Unmounts our own mount on `path`. One that is in use gets `grace` to become free; then it is detached and its connection
-/// ended, which stops the server threads as well.
+impl Unmounted {
+    /// What the user has to hear about it, if anything.
+    pub(crate) fn remark(self) -> Option<String> {
+        match self {
+            Unmounted::Clean => None,
+            Unmounted::Detached => Some("the mount was still in use and was detached".to_owned()),
+            Unmounted::Covered => Some(
+                "left mounted, beneath another mount; once that is gone, `vfscale umount` removes it"
+                    .to_owned(),
+            ),
+            Unmounted::Lingering(after) => {
+                let seconds = after.as_secs();
+                Some(format!("unmounted; the server had not ended after {seconds} s"))
+            }
+        }
+    }
+}
+
+/// Unmounts. A mount that is in use gets `grace` to become free; then it is taken from its users and its connection ended, which
+/// stops the server threads as well.
 ///
 /// # Errors
 /// If the mount stays.
-pub(crate) fn unmount_within(path: &Path, grace: Duration) -> io::Result<Unmounted> {
+pub(crate) fn unmount_within(mounted: &Mounted, grace: Duration) -> Result<Unmounted, MountError> {
     let deadline = Instant::now() + grace;
     let mut pause = Duration::from_millis(1);
     loop {
-        if !mountinfo::mounted_on(path)?.is_some_and(|mount| mount.is_ours()) {
-            return Ok(Unmounted::Clean);
-        }
-        match unmount(path, UnmountFlags::NOFOLLOW) {
-            Ok(()) | Err(Errno::INVAL) => return Ok(Unmounted::Clean),
-            Err(Errno::BUSY) if Instant::now() < deadline => {
+        match mounted.try_unmount() {
+            Ok(()) => return Ok(Unmounted::Clean),
+            Err(MountError::Lingering { after, .. }) => return Ok(Unmounted::Lingering(after)),
+            Err(MountError::Busy(_)) if Instant::now() < deadline => {
                 // A process that has just ended gives up its last file a moment later.
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(50));
             }
-            Err(Errno::BUSY) => break,
-            Err(error) => return Err(error.into()),
+            Err(MountError::Busy(_)) => break,
+            Err(error) => return Err(error),
         }
     }
-    unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
-    Ok(Unmounted::Detached)
+    mounted.abort()?;
+    // Only one that is out of its reach is still there now.
+    let covered = mountinfo::is_listed(mounted.point(), mounted.device()).unwrap_or(false);
+    Ok(if covered { Unmounted::Covered } else { Unmounted::Detached })
 }

@@ -3,10 +3,12 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Daemon, can_mount, is_mounted, run, run_words, scratch, vfscale, wait_until};
+use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 const PROMPTLY: Duration = Duration::from_secs(10);
@@ -204,4 +206,79 @@ fn a_mount_started_with_hangups_ignored_survives_one() {
     assert!(is_mounted(&mnt));
     common::signal(&daemon.process, Signal::TERM);
     assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
+}
+
+/// Where one daemon served, another one serves at once. The first looks every 200 ms whether it is still mounted.
+#[test]
+fn the_next_mount_at_the_same_place_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let (dir, src, mnt) = places();
+    let other = dir.path().join("other");
+    fs::create_dir(&other).expect("made");
+    fs::write(other.join("here"), "the second").expect("written");
+    let mut first = Daemon::mount(&src, &mnt, &[]);
+    for _ in 0..3 {
+        run(vfscale().arg("umount").arg(&mnt)).expect_code(0);
+        let second = Daemon::mount(&other, &mnt, &[]);
+        assert_eq!(first.finish_beside(PROMPTLY).0, Some(0));
+        assert_eq!(fs::read_to_string(mnt.join("here")).expect("served"), "the second");
+        first = second;
+    }
+}
+
+/// The mount of `mem:` on `mnt`, with another daemon's mount of `src` beneath it or above it.
+fn stack(dir: &Path, src: &Path, mnt: &Path, beneath: bool) -> (Daemon, Daemon) {
+    let root = dir.canonicalize().expect("it exists");
+    let (other, aside) = (root.join("other"), root.join("aside"));
+    fs::create_dir(&other).expect("made");
+    fs::create_dir(&aside).expect("made");
+    let theirs = Daemon::mount(src, &other, &[]);
+    let ours = Daemon::mount("mem:", mnt, &[]);
+    // The command itself covers no vfscale mount.
+    if beneath {
+        rustix::mount::mount_move(mnt, &aside).expect("moved aside");
+    }
+    rustix::mount::mount_bind(&other, mnt).expect("bound");
+    if beneath {
+        rustix::mount::mount_move(&aside, mnt).expect("moved back");
+    }
+    (ours, theirs)
+}
+
+#[test]
+fn a_signal_takes_no_mount_but_the_daemons_own() {
+    if !can_mount() {
+        return;
+    }
+    // Detached from outside while it is in use, a mount brings to light what is beneath it.
+    let (dir, src, mnt) = places();
+    fs::write(src.join("theirs"), "x").expect("written");
+    let (ours, theirs) = stack(dir.path(), &src, &mnt, true);
+    let open = fs::File::create(mnt.join("ours")).expect("created");
+    run(vfscale().args(["umount", "--lazy"]).arg(&mnt)).expect_code(0);
+    assert!(mnt.join("theirs").exists());
+    common::signal(&ours.process, Signal::TERM);
+    let (code, said) = ours.finish_beside(PROMPTLY);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("detached"), "{said}");
+    assert!(mnt.join("theirs").exists(), "the mount beneath was taken");
+    drop(open);
+    rustix::mount::unmount(&mnt, UnmountFlags::DETACH).expect("unmounted");
+    drop(theirs);
+
+    // And one that covers it is not its own either.
+    let (dir, src, mnt) = places();
+    fs::write(src.join("theirs"), "x").expect("written");
+    let (ours, theirs) = stack(dir.path(), &src, &mnt, false);
+    common::signal(&ours.process, Signal::TERM);
+    let (code, said) = ours.finish_beside(PROMPTLY);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("beneath another mount"), "{said}");
+    assert!(mnt.join("theirs").exists(), "the mount on top was taken");
+    rustix::mount::unmount(&mnt, UnmountFlags::DETACH).expect("unmounted");
+    run(vfscale().arg("umount").arg(&mnt)).expect_code(0);
+    assert!(!is_mounted(&mnt));
+    drop(theirs);
 }

@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use fuser::{Config, InitFlags, KernelConfig, MountOption, Session, SessionACL};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -73,6 +75,8 @@ impl fuser::Filesystem for Handshake {
 #[derive(Debug)]
 pub(crate) struct KernelMount {
     point: PathBuf,
+    /// Of the mounted file system, major and minor: no other has them as long as it lives.
+    number: (u32, u32),
     /// Present if the helper program mounted: then it has to unmount, too.
     helper: Option<Mutex<Session<Handshake>>>,
 }
@@ -102,7 +106,10 @@ impl KernelMount {
         let data = CString::new(mount_data(&fd, options))?;
         let flags = mount_flags(options);
         rustix::mount::mount(&*options.fsname, point, "fuse", flags, &*data)?;
-        let mount = KernelMount { point: point.to_owned(), helper: None };
+        let number = number_on_top(point).inspect_err(|_| {
+            let _ = rustix::mount::unmount(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
+        })?;
+        let mount = KernelMount { point: point.to_owned(), number, helper: None };
         let session = Session::from_fd(Handshake, fd, SessionACL::default(), Config::default());
         match session {
             Ok(_) => Ok((mount, device)),
@@ -123,12 +130,17 @@ impl KernelMount {
             error
         })?;
         let device = Device { fd: session.as_fd().try_clone_to_owned()? };
+        let number = number_on_top(point)?;
         let helper = Some(Mutex::new(session));
-        Ok((KernelMount { point: point.to_owned(), helper }, device))
+        Ok((KernelMount { point: point.to_owned(), number, helper }, device))
     }
 
     pub(crate) fn point(&self) -> &Path {
         &self.point
+    }
+
+    pub(crate) fn number(&self) -> (u32, u32) {
+        self.number
     }
 
     /// Unmounts; refused with `EBUSY` as long as anybody uses the mount, and then nothing changes. (The helper program knows but
@@ -142,12 +154,34 @@ impl KernelMount {
         self.take_down(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
     }
 
+    /// As [`detach`](Self::detach), and the connection ends: who waits for an answer gets an error.
+    pub(crate) fn abort(&self) -> io::Result<()> {
+        self.take_down(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH | UnmountFlags::FORCE)
+    }
+
+    /// Is what is on top at the mount point this file system, as far as its number tells?
+    pub(crate) fn has_our_number_on_top(&self) -> bool {
+        number_on_top(&self.point).is_ok_and(|number| number == self.number)
+    }
+
+    /// Does what is on top at the mount point answer nobody, since its connection has ended?
+    pub(crate) fn is_dead(&self) -> bool {
+        statfs(&self.point).is_err_and(|error| error == Errno::NOTCONN)
+    }
+
     fn take_down(&self, flags: UnmountFlags) -> io::Result<()> {
         match &self.helper {
             Some(session) => session.lock().unwrap_or_else(PoisonError::into_inner).unmount(),
             None => Ok(rustix::mount::unmount(&self.point, flags)?),
         }
     }
+}
+
+/// The device number of the file system on top at `point`. Asks the kernel alone: no server has to answer.
+fn number_on_top(point: &Path) -> io::Result<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = statx(CWD, point, flags, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// The options that are the file system's own, as `mount(2)` takes them.
@@ -210,6 +244,13 @@ impl Device {
         let fd = OwnedFd::from(File::options().read(true).write(true).open(DEVICE)?);
         sys::join_connection(fd.as_fd(), self.fd.as_fd())?;
         Ok(Device { fd })
+    }
+
+    /// Does the kernel still send requests? Not after an unmount, or an abort of the connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let looked = poll(&mut fds, Some(&Timespec::default()));
+        looked.is_ok() && !fds[0].revents().contains(PollFlags::ERR)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use vfscale::Errno;
 
@@ -39,5 +40,13 @@ pub enum MountError {
         point: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// It is unmounted, but requests are still under way.
+    #[error("{} is unmounted; its server had not ended after {} s", .point.display(), .after.as_secs())]
+    Lingering {
+        /// Where it was.
+        point: PathBuf,
+        /// How long the server was waited for.
+        after: Duration,
     },
 }

@@ -5,12 +5,18 @@
 //! that and leaves. The threads own the session; it goes with the last of them, which takes back what the client still held (a
 //! kernel forgets nothing at an unmount), lets go of the [`Vfs`], and only then wakes those in [`Mounted::wait`]. So a session
 //! ends the same whether or not anybody holds its [`Mounted`], and after an end the `Vfs` is its owner's alone.
+//!
+//! # Whose mount is it?
+//! An unmount goes by a path, and what is on top there may be somebody else's: mounted over ours, or in its place after ours was
+//! unmounted from outside, or what was beneath it. So before each take-down the device number of what is on top is compared with
+//! that of our mount. The system gives a number anew once its mount has gone; but ours is not gone as long as the connection
+//! stands, so the number is looked at first and the connection after it. A mount without a connection answers nobody, and if it has our
+//! number it is ours, or as dead.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fmt, io};
 
 use vfscale::sync::rcu;
@@ -60,11 +66,16 @@ impl<F: FileSystem> Drop for Session<F> {
 /// A session without its backend's type.
 trait AnySession: Send + Sync {
     fn stats(&self) -> FuseStats;
+    fn is_connected(&self) -> bool;
 }
 
 impl<F: FileSystem> AnySession for Session<F> {
     fn stats(&self) -> FuseStats {
         self.front.stats()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.device.is_connected()
     }
 }
 
@@ -139,22 +150,34 @@ pub fn serve<F: FileSystem>(
     };
     let session = Arc::new(session);
     let weak: Weak<dyn AnySession> = Arc::<Session<F>>::downgrade(&session);
-    let mounted = Mounted { session: weak, ended, mount, gone: AtomicBool::new(false) };
-    let clone_fd = options.clone_fd;
-    for number in 0..options.thread_count() {
-        let session = Arc::clone(&session);
-        let thread = thread::Builder::new().name(format!("vfscale-{number}"));
-        // On error `mounted` is dropped and unmounts; those already started leave.
-        thread.spawn(move || session.serve(clone_fd)).map_err(MountError::Threads)?;
-    }
-    drop(session); // the threads' alone now
+    let mounted = Mounted { session: weak, ended, mount };
+    // On error `mounted` is dropped: it unmounts, those already started leave, and the session, which is theirs alone, ends.
+    start_threads(session, options).map_err(MountError::Threads)?;
     let until = Arc::clone(&mounted.ended);
-    let drainer = thread::Builder::new().name("vfscale-drain".to_owned());
-    drainer.spawn(move || drain(&until)).map_err(MountError::Threads)?;
+    spawn("vfscale-drain".to_owned(), move || drain(&until)).map_err(MountError::Threads)?;
     // The first request goes all the way to the backend and back.
     let point = mounted.mount.point();
     point.metadata().map_err(|source| MountError::Mount { point: point.to_owned(), source })?;
     Ok(mounted)
+}
+
+/// Hands `session` over to its threads; if one cannot be started, to those that were.
+fn start_threads<F: FileSystem>(
+    session: Arc<Session<F>>,
+    options: &MountOptions,
+) -> io::Result<()> {
+    let clone_fd = options.clone_fd;
+    for number in 0..options.thread_count() {
+        let session = Arc::clone(&session);
+        spawn(format!("vfscale-{number}"), move || session.serve(clone_fd))?;
+    }
+    Ok(())
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    #[cfg(test)]
+    tests::may_start(&name)?;
+    thread::Builder::new().name(name).spawn(work).map(drop)
 }
 
 /// Garbage is freed in batches by the threads that make it; a batch that does not fill is freed from here.
@@ -183,8 +206,6 @@ pub struct Mounted {
     session: Weak<dyn AnySession>,
     ended: Arc<Ended>,
     mount: KernelMount,
-    /// Taken out of sight: what is at the mount point now is somebody else's.
-    gone: AtomicBool,
 }
 
 impl Mounted {
@@ -192,6 +213,12 @@ impl Mounted {
     #[must_use]
     pub fn point(&self) -> &Path {
         self.mount.point()
+    }
+
+    /// The device number of the mounted file system, major and minor, as `stat` and the list of mounts show it.
+    #[must_use]
+    pub fn device(&self) -> (u32, u32) {
+        self.mount.number()
     }
 
     /// What the client holds now; once the session is over, what it had at the end.
@@ -218,53 +245,80 @@ impl Mounted {
         self.ended.wait_for(timeout)
     }
 
+    /// Is the mount the one on top at its place? Else an unmount would take somebody else's.
+    fn is_in_place(&self) -> bool {
+        // In this order: see the module's header.
+        self.mount.has_our_number_on_top() && (self.is_connected() || self.mount.is_dead())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.session.upgrade().is_some_and(|session| session.is_connected())
+    }
+
     /// Unmounts, unless somebody uses the mount: then it stays as it is.
     ///
     /// # Errors
-    /// [`MountError::Busy`]; [`MountError::Unmount`] for anything else.
+    /// [`MountError::Busy`], also if it is in use and out of sight already; [`MountError::Lingering`];
+    /// [`MountError::Unmount`] for anything else.
     pub fn try_unmount(&self) -> Result<(), MountError> {
-        if self.has_ended() {
-            return Ok(()); // from outside; somebody else's mount may be there by now
-        }
-        if self.gone.load(Relaxed) {
-            return Err(MountError::Busy(self.point().to_owned()));
+        if !self.is_in_place() {
+            return self.out_of_sight();
         }
         match self.mount.unmount() {
-            Ok(()) => {
-                self.gone.store(true, Relaxed);
-                self.expect_end()
-            }
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                Err(MountError::Busy(self.point().to_owned()))
-            }
-            // Unmounted from outside just now, and the threads are on their way.
-            Err(_) if self.wait_for(Duration::from_millis(200)) => Ok(()),
+            Ok(()) => self.expect_end(),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => self.busy(),
+            // Unmounted from outside just now.
+            Err(_) if !self.is_in_place() => self.out_of_sight(),
             Err(source) => Err(MountError::Unmount { point: self.point().to_owned(), source }),
         }
     }
 
+    fn out_of_sight(&self) -> Result<(), MountError> {
+        if self.is_connected() { self.busy() } else { self.expect_end() }
+    }
+
+    fn busy(&self) -> Result<(), MountError> {
+        Err(MountError::Busy(self.point().to_owned()))
+    }
+
+    /// Nobody uses it any more: the threads are on their way.
     fn expect_end(&self) -> Result<(), MountError> {
-        let start = Instant::now();
         if self.wait_for(END_TIMEOUT) {
             return Ok(());
         }
-        let text = format!("requests are still under way after {:?}", start.elapsed());
-        let source = io::Error::new(io::ErrorKind::TimedOut, text);
-        Err(MountError::Unmount { point: self.point().to_owned(), source })
+        Err(MountError::Lingering { point: self.point().to_owned(), after: END_TIMEOUT })
     }
 
     /// Takes the mount out of sight at once. Those who use it go on; the session ends with the last of them.
     ///
+    /// Does nothing if it is out of sight already, or covered by another mount.
+    ///
     /// # Errors
     /// [`MountError::Unmount`].
     pub fn detach(&self) -> Result<(), MountError> {
-        if self.has_ended() || self.gone.load(Relaxed) {
+        self.take_away(KernelMount::detach)
+    }
+
+    /// Takes the mount from all who use it: their calls fail from now on, and the session ends.
+    ///
+    /// Does nothing if it is out of sight already, or covered by another mount.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`].
+    pub fn abort(&self) -> Result<(), MountError> {
+        self.take_away(KernelMount::abort)
+    }
+
+    fn take_away(&self, how: fn(&KernelMount) -> io::Result<()>) -> Result<(), MountError> {
+        if !self.is_in_place() {
             return Ok(());
         }
-        let failed = |source| MountError::Unmount { point: self.point().to_owned(), source };
-        self.mount.detach().map_err(failed)?;
-        self.gone.store(true, Relaxed);
-        Ok(())
+        match how(&self.mount) {
+            Err(source) if self.is_in_place() => {
+                Err(MountError::Unmount { point: self.point().to_owned(), source })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Unmounts and ends the session.
@@ -278,7 +332,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.try_unmount().is_err()
+        if self.is_in_place()
+            && self.try_unmount().is_err()
             && let Err(error) = self.detach()
         {
             tracing::error!(%error, "left mounted");
@@ -291,3 +346,7 @@ impl fmt::Debug for Mounted {
         f.debug_struct("Mounted").field("mount", &self.mount).field("stats", &self.stats()).finish()
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

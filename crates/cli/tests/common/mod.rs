@@ -183,6 +183,15 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// As [`finish`](Daemon::finish), where by now somebody else's mount is at its place.
+    #[track_caller]
+    pub(crate) fn finish_beside(mut self, limit: Duration) -> (Option<i32>, String) {
+        self.place = PathBuf::new();
+        self.finish(limit)
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.process.kill();
