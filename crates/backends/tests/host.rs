@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use support::{RDWR, World, absent};
 use tempfile::TempDir;
@@ -285,20 +286,35 @@ fn by_name_there_are_no_rings() {
     assert_eq!(w.attr(&x.node).ino, x.attr.ino);
     drop((x, y));
     assert_eq!(w.fs.cached_fds(), 0);
-    let start = std::sync::Barrier::new(2);
-    for _ in 0..500 {
-        let (x, y) = (w.lookup("x").unwrap().node, w.lookup("y").unwrap().node);
+    // Far below the root the look for a ring takes time, and two of them overlap.
+    let mut deep = w.mkdir("deep").node;
+    for _ in 0..200 {
+        deep = w.mkdir_in(&deep, "d").node;
+    }
+    let (x, y) = (w.mkdir_in(&deep, "x").node, w.mkdir_in(&deep, "y").node);
+    w.mkdir_in(&x, "y");
+    w.mkdir_in(&y, "x");
+    drop((x, y));
+    for _ in 0..300 {
+        let ready = AtomicU32::new(0);
+        let find = |name| w.lookup_in(&deep, name).unwrap().node;
+        let (x, y) = (find("x"), find("y"));
         let (in_x, in_y) = (w.lookup_in(&x, "y").unwrap(), w.lookup_in(&y, "x").unwrap());
         std::thread::scope(|scope| {
             for (known, again) in [(&x, in_y), (&y, in_x)] {
-                let (w, start) = (&w, &start);
+                let (w, ready) = (&w, &ready);
                 scope.spawn(move || {
-                    start.wait();
+                    // Nobody sleeps, so both start at the same moment.
+                    ready.fetch_add(1, SeqCst);
+                    while ready.load(SeqCst) < 2 {
+                        std::thread::yield_now();
+                    }
                     w.fs.found_again(known, &again.node);
                 });
             }
         });
     }
+    drop(deep);
     assert_eq!(w.fs.cached_fds(), 0, "everything was freed");
 }
 
@@ -425,23 +441,20 @@ fn trusted_attributes_are_listed_to_the_super_user_alone() {
 /// A short answer would mean the end of the file, and a client's kernel would fill up with zeros.
 #[test]
 fn an_error_in_the_middle_of_a_read_is_an_error() {
-    // The memory of this process as a file: the end of a region with nothing behind it.
+    // The memory of this process as a file. Before the heap lies a gap of random size, which no
+    // other thread fills.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let regions: Vec<_> = maps
-        .lines()
-        .map(|line| {
-            let (range, rest) = line.split_once(' ').unwrap();
-            let (start, end) = range.split_once('-').unwrap();
-            let hex = |text| u64::from_str_radix(text, 16).unwrap();
-            (hex(start), hex(end), rest.starts_with('r') && rest.ends_with(".so.6"))
-        })
-        .collect();
-    let ends = |pair: &&[(u64, u64, bool)]| pair[0].2 && pair[0].1 != pair[1].0;
-    let Some(pair) = regions.windows(2).find(ends) else {
-        println!("skipped: no region with nothing behind it");
+    let lines: Vec<_> = maps.lines().collect();
+    let range = |line: &str| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    };
+    let heap = lines.iter().position(|line| line.ends_with("[heap]"));
+    let ranges = heap.and_then(|i| range(lines[i - 1]).zip(range(lines[i])));
+    let Some(((_, end), (_, _))) = ranges.filter(|((_, end), (start, _))| end < start) else {
+        println!("skipped: no gap before the heap");
         return;
     };
-    let end = pair[0].1;
     let w = World::new(HostFs::new(Path::new("/proc/self"), HostOptions::default()).unwrap());
     let memory = w.open(&w.lookup("mem").unwrap().node, OpenFlags::READ).unwrap();
     let mut buf = [0; 8192];
