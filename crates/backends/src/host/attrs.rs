@@ -86,8 +86,10 @@ impl HostFs {
         retry(|| rustix::fs::ftruncate(&file, size))
     }
 
-    // Extended attributes go by path, since those calls refuse `O_PATH` descriptors. The path ends
-    // in the object itself, so nothing that it might mean as a link is reached.
+    // Extended attributes go by path, since those calls refuse `O_PATH` descriptors, and take no
+    // directory to start at before Linux 6.13. The path ends in the object itself, so nothing that
+    // it might mean as a link is reached. It starts at the process's own `/proc`: who may mount
+    // over that could lead these calls elsewhere, and is the super-user of our mounts anyway.
 
     pub(super) fn xattr(&self, object: &Arc<Object>, name: &[u8]) -> Result<Vec<u8>> {
         let place = self.place(object)?;

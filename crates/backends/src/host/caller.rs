@@ -13,8 +13,9 @@
 //! raised is the one that would let a caller keep set-group-id for a group that is not its own.
 //!
 //! # Restoring
-//! [`Acting`] belongs to its thread and puts back everything when dropped, on a panic too. That
-//! cannot fail: a thread may always go back to one of its real, effective or saved ids.
+//! [`Acting`] belongs to its thread and puts back everything when dropped, on a panic too. A thread
+//! may always go back to one of its real, effective or saved ids; should it fail all the same, the
+//! process ends, since the thread would serve the next caller as the last one.
 
 use std::marker::PhantomData;
 
@@ -107,21 +108,24 @@ fn raise(own: CapabilitySets) -> Result<()> {
 impl Drop for Acting {
     fn drop(&mut self) {
         if let Some(uid) = self.uid {
-            let restored = set_fs_id(FsId::User, uid);
-            debug_assert!(restored.is_ok(), "the server's user id did not come back");
+            restored("user id", set_fs_id(FsId::User, uid));
         }
         if let Some(caps) = self.caps {
-            let restored = set_capabilities(None, caps);
-            debug_assert!(restored.is_ok(), "the server's capabilities did not come back");
+            restored("capabilities", set_capabilities(None, caps));
         }
         if let Some(gid) = self.gid {
-            let restored = set_fs_id(FsId::Group, gid);
-            debug_assert!(restored.is_ok(), "the server's group id did not come back");
+            restored("group id", set_fs_id(FsId::Group, gid));
         }
         if let Some(groups) = &self.groups {
-            let restored = set_thread_groups(groups);
-            debug_assert!(restored.is_ok(), "the server's groups did not come back");
+            restored("groups", set_thread_groups(groups));
         }
+    }
+}
+
+fn restored<E: std::fmt::Display>(what: &str, result: std::result::Result<(), E>) {
+    if let Err(error) = result {
+        eprintln!("vfscale: the server's {what} did not come back ({error}); ending");
+        std::process::abort();
     }
 }
 

@@ -69,3 +69,27 @@ fn groups_are_read_from_the_process() {
     assert!(own.iter().all(|id| read.contains(id)));
     assert_eq!(groups_of_process(u32::MAX), None);
 }
+
+/// A thread that kept a caller's identity would serve the next one with it.
+#[test]
+fn who_cannot_become_itself_again_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const CHILD: &str = "VFSCALE_TEST_IDENTITY_LOST";
+    if std::env::var_os(CHILD).is_some() {
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        rustix::process::setrlimit(rustix::process::Resource::Core, none).unwrap();
+        // No thread can take on this id.
+        let uid = Some(u32::MAX);
+        drop(Acting { caps: None, groups: None, uid, gid: None, _this_thread: PhantomData });
+        return;
+    }
+    let name = "who_cannot_become_itself_again_ends_the_process";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--nocapture", name])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.signal(), Some(6), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the server's user id did not come back"), "{said}");
+}

@@ -4,8 +4,15 @@
 //! The directory is opened once, and everything else is reached from descriptors: single names
 //! below a directory's descriptor, never followed if they are links; objects seen before by their
 //! file handle or by a checked step from their parent; reopening through `/proc/self/fd`, whose own
-//! descriptor is kept too. So nothing that is mounted over the directory later, not even this file
-//! system itself, changes what it serves, and no link or rename on the host leads out of it.
+//! descriptor is kept too (but extended attributes have no such calls: they go by `/proc`'s path).
+//! So nothing that is mounted over the directory later, not even this file system itself, changes
+//! what it serves, and no link on the host leads out of it. What the host moves out of the directory
+//! stays reachable for whoever knows it already, as it would be for a process that has it open: a
+//! client that has looked a directory up goes on working in it, wherever it lies now.
+//!
+//! # What is mounted below
+//! It is served too, as another part of the same tree: with keys and numbers that tell its objects
+//! from those on other devices and behind other mounts (`stat.rs`), and reached by name (`node.rs`).
 //!
 //! # Descriptors
 //! None is held per known file. A bounded cache (`fd_cache.rs`) keeps `O_PATH` descriptors; what
