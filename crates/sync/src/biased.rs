@@ -74,12 +74,11 @@ impl<T> Biased<T> {
         if self.stolen.load(Ordering::Acquire) != 0 {
             self.give_way();
         }
+        // Also when `f` panics: a thief waits for it.
+        let _busy = Release(&self.busy);
         // SAFETY: `busy` is set and there was no thief after we set it, so none enters before we clear it; no other owner and
         // no second visit of ours (contract).
-        let result = f(unsafe { &mut *self.value.get() });
-        // BL-2 Release: what we did, before a thief.
-        self.busy.store(0, Ordering::Release);
-        result
+        f(unsafe { &mut *self.value.get() })
     }
 
     #[cold]
@@ -121,12 +120,12 @@ impl<T> Biased<T> {
     }
 }
 
-/// Lets the owner in again, also when the thief panics.
+/// Lets the other side in again, also when this one panics.
 struct Release<'a>(&'a AtomicU32);
 
 impl Drop for Release<'_> {
     fn drop(&mut self) {
-        // BL-3 Release: what we did, before the owner.
+        // BL-2 Release, of the owner: what it did, before a thief. BL-3 Release, of a thief: what it did, before the owner.
         self.0.store(0, Ordering::Release);
     }
 }

@@ -336,8 +336,9 @@ impl<S: Apply> Combining<S> {
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             let us = ptr::from_ref(node).cast_mut();
-            // Relaxed: leaves nothing to see; the lock's unlock (CB-1) and DONE (CB-3) publish.
-            if self.tail.compare_exchange(us, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
+            // CB-2 Release: what we did as head, `flag` set back among it, comes before the next head finds the queue empty. Its
+            // own store to `flag` is then the later one, and no unlock misses that it sleeps.
+            if self.tail.compare_exchange(us, ptr::null_mut(), Release, Relaxed).is_ok() {
                 return None;
             }
             // Somebody is between its swap and its link.

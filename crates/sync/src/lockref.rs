@@ -184,6 +184,23 @@ enum Fast {
     GaveUp,
 }
 
+impl LockRef<()> {
+    /// Makes a fresh object of a dead one: unlocked, `count` references.
+    ///
+    /// Only for an object that nobody can find, such as a pool slot before it is published. There is none for a value under the
+    /// lock: two holders would then reach it at once.
+    pub fn reset(&self, count: u32) {
+        debug_assert!(
+            Snapshot(self.word.load(Relaxed)).is_free(),
+            "LockRef::reset of a locked object: somebody found it"
+        );
+        let count = if count > i32::MAX as u32 { SATURATED } else { count.cast_signed() };
+        // LR-3 Release: the fields written so far come with the count, even for who holds a stale
+        // id.
+        self.word.store(pack(count, 0), Release);
+    }
+}
+
 impl<T> LockRef<T> {
     const_fn! {
         /// An unlocked word with `count` references. Counts from `i32::MAX` on are saturated.
@@ -348,20 +365,6 @@ impl<T> LockRef<T> {
             Ok(_) => Ok(LockRefGuard { lock: self, count: seen.count(), exclusive: PhantomData }),
             Err(fresh) => Err(Snapshot(fresh)),
         }
-    }
-
-    /// Makes a fresh object of a dead one: unlocked, `count` references.
-    ///
-    /// Only for an object that nobody can find, such as a pool slot before it is published.
-    pub fn reset(&self, count: u32) {
-        debug_assert!(
-            Snapshot(self.word.load(Relaxed)).is_free(),
-            "LockRef::reset of a locked object: somebody found it"
-        );
-        let count = if count > i32::MAX as u32 { SATURATED } else { count.cast_signed() };
-        // LR-3 Release: the fields written so far come with the count, even for who holds a stale
-        // id.
-        self.word.store(pack(count, 0), Release);
     }
 
     /// The value, without locking.

@@ -38,7 +38,8 @@ mod native {
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.lock.try_lock().then_some(MutexGuard { mutex: self, _thread: PhantomData })
+            // Not `then_some`: a guard made for a lock that was not had would unlock the holder's when dropped.
+            self.lock.try_lock().then(|| MutexGuard { mutex: self, _thread: PhantomData })
         }
     }
 
@@ -118,6 +119,8 @@ mod tests {
         let mutex = Mutex::new(0);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = mutex.lock();
+            // Twice: the first refusal must not have unlocked it.
+            assert!(mutex.try_lock().is_none());
             assert!(mutex.try_lock().is_none());
             panic!("while locked");
         }));

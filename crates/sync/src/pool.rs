@@ -360,7 +360,8 @@ impl<T: Slot> Pool<T> {
         let words = (self.hot.max as usize).div_ceil(32);
         let bits = self.published.get_or_init(|| (0..words).map(|_| AtomicU32::new(0)).collect());
         let index = id.to_raw() - 1;
-        let word = &bits[(index / 32) as usize];
+        // A made-up id beyond all slots reaches some slot elsewhere, too; it has no bit.
+        let Some(word) = bits.get((index / 32) as usize) else { return };
         let bit = 1 << (index % 32);
         // Relaxed: who retires has the id from who published.
         let before = if published {

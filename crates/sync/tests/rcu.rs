@@ -298,3 +298,50 @@ fn a_deferred_call_that_panics_is_alone() {
     assert_eq!(ran.load(Ordering::Relaxed), 2);
     assert!(rcu::may_wait());
 }
+
+/// A payload whose drop panics as well does no more harm than the panic.
+#[test]
+fn a_payload_that_panics_is_alone_too() {
+    struct Payload;
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            panic!("on purpose, in the payload of a panic");
+        }
+    }
+    std::thread::spawn(|| rcu::pin().defer(0, || std::panic::panic_any(Payload))).join().unwrap();
+    rcu::barrier();
+    assert!(rcu::may_wait());
+}
+
+/// Many short threads that hurry their garbage: each call runs once, and a barrier waits for those of threads that just ended.
+#[test]
+fn short_threads_leave_nothing_undone() {
+    let (made, run) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let end = Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let short = |_| {
+                        scope.spawn(|| {
+                            for value in 0..20_u64 {
+                                let guard = rcu::pin();
+                                made.fetch_add(1, Ordering::Relaxed);
+                                let (own, run) = (Box::new(value), Arc::clone(&run));
+                                guard.defer(8, move || {
+                                    assert_eq!(*own, value);
+                                    run.fetch_add(1, Ordering::Relaxed);
+                                });
+                                guard.expedite();
+                            }
+                        })
+                    };
+                    let threads: Vec<_> = (0..4).map(short).collect();
+                    threads.into_iter().for_each(|thread| thread.join().unwrap());
+                }
+            });
+        }
+    });
+    rcu::barrier();
+    assert_eq!(run.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
+}

@@ -109,7 +109,7 @@ impl Bag {
             self.open.reserve(Self::BATCH);
         }
         self.open.push(item);
-        self.open_bytes += bytes;
+        self.open_bytes = self.open_bytes.saturating_add(bytes);
         self.open.len() >= Self::BATCH
             || self.open_bytes >= Self::BATCH_BYTES
             || self.is_over_limit()

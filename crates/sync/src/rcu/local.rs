@@ -5,6 +5,7 @@ use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
 use crate::mutex::Mutex;
 use crate::prim::{AtomicUsize, Ordering, yield_now};
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,8 @@ pub(super) fn enter() {
             local.state.set(1);
             record.reader.enter(&DOMAIN);
         } else if state & DEPTH != 0 {
+            // Guards have no size: a program can make, and lose, as many as it likes.
+            assert!(state & DEPTH != DEPTH, "more sections inside each other than can be counted");
             local.state.set(state + 1);
         } else {
             local.enter_slow();
@@ -137,8 +140,12 @@ pub(super) fn barrier() {
             taken.extend(std::iter::from_fn(|| bag.take_sealed()));
         });
     }
-    taken.append(&mut ORPHANS.lock());
-    ORPHAN_COUNT.store(0, Ordering::Relaxed);
+    {
+        // The count under the lock, too, or one that comes in between is forgotten.
+        let mut orphans = ORPHANS.lock();
+        taken.append(&mut orphans);
+        ORPHAN_COUNT.store(0, Ordering::Relaxed);
+    }
     registry::wait_for(DOMAIN.snapshot(), Wait::Forever);
     LOCAL.with(|local| {
         let record = local.ensure_record();
@@ -256,7 +263,10 @@ impl Local {
         let count = items.len() as u64;
         for call in items.drain(..) {
             // The panic hook has told of it; the other calls, and a barrier that waits for them, have nothing to do with it.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| call.run()));
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| call.run())) {
+                // Lost on purpose: dropping it may panic once more.
+                let _ = ManuallyDrop::new(payload);
+            }
         }
         // Whatever the calls asked for stays asked for.
         self.state.set(self.state.get() & !CALLBACK | before & CALLBACK);
@@ -272,18 +282,17 @@ impl Local {
         // Twice, since the calls may defer more.
         self.flush(record, true);
         self.flush(record, true);
+        // Before the bag is emptied: a barrier looks into bags first and here second, and must not find both empty.
+        let mut orphans = ORPHANS.lock();
         // SAFETY: the record is ours, and the closure does not come back here.
-        let rest: Vec<Sealed> = unsafe {
+        unsafe {
             record.with_bag(|bag| {
                 bag.seal(true, || DOMAIN.snapshot());
-                std::iter::from_fn(|| bag.take_sealed()).collect()
-            })
-        };
-        if !rest.is_empty() {
-            let mut orphans = ORPHANS.lock();
-            orphans.extend(rest);
-            ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
+                orphans.extend(std::iter::from_fn(|| bag.take_sealed()));
+            });
         }
+        ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
+        drop(orphans);
         self.record.set(None);
         self.state.set(EXITED);
         record.release();

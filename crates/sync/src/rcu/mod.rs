@@ -28,6 +28,10 @@
 //! ends passes its garbage on. So dropping a guard may run deferred calls: they must not block, and not take a
 //! lock that someone holds while dropping a guard. One that panics ends there; the others of its batch run.
 //!
+//! # Distrust
+//! A guard that is lost (`mem::forget`) keeps its section open for ever, and with it everybody's garbage. After a `fork` without an
+//! `exec` the child must not use this module: sections and locks of threads that it does not have stay as they were.
+//!
 //! # Parts
 //! `domain`: the protocol and its orderings, as the models run it. `registry`: the threads' records. `local`: sections and
 //! garbage of one thread. `defer`: containers. `cell`: [`RcuCell`].
