@@ -140,10 +140,8 @@ fn finish(
             Some(signal) => format!("ended by signal {signal}"),
             None => format!("exit code {exit_code}"),
         };
-        crate::say(&format!(
-            "{program} in {}: {how} after {:.2} s\n{summary}",
-            summary.source, summary.seconds
-        ));
+        let head = format!("{program} in {}: {how} after {:.2} s", summary.source, summary.seconds);
+        crate::say_above(&head, &summary);
     }
     if let Some(Err(error)) = json.map(|json| json.write(&summary)) {
         crate::say(&error.to_string());

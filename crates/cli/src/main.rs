@@ -7,6 +7,7 @@
 mod args;
 mod error;
 mod exec;
+mod message;
 mod mount;
 mod mountinfo;
 mod place;
@@ -18,10 +19,10 @@ mod sys;
 mod umount;
 mod walk;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use args::{Cli, Command, Refused};
+pub(crate) use message::{say, say_above};
 
 fn main() -> ExitCode {
     let cli = match args::parse(std::env::args_os()) {
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    message::print_log();
     match run(&cli) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -52,9 +54,4 @@ fn run(cli: &Cli) -> Result<u8, error::CliError> {
         Command::Stat(args) => stat::run(args),
         Command::Walk(args) => walk::run(args),
     }
-}
-
-/// Prints a message to standard error. A closed standard error is no reason to stop.
-pub(crate) fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "vfscale: {message}");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::args::MountArgs;
 use crate::error::CliError;
+use crate::message::one_line;
 use crate::place;
 use crate::session::{Plan, SeenBy, Serving, check_can_mount};
 use crate::source::Source;
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
         let served = session.summary().source;
         // Scripts wait for this line; that it cannot be written does not matter to the mount.
         let mut out = std::io::stdout();
-        let _ = writeln!(out, "vfscale: {served} is mounted on {}", args.mountpoint.display());
+        let line = format!("{served} is mounted on {}", args.mountpoint.display());
+        let _ = writeln!(out, "vfscale: {}", one_line(&line));
         let _ = out.flush();
         serve_until_ended(session, hangup_ends);
         let (unmounted, rest) = session.stop()?;
@@ -58,10 +60,8 @@ fn serve_until_ended(session: &dyn Serving, hangup_ends: bool) {
         match taken.signal {
             libc::SIGUSR1 => {
                 let summary = session.summary();
-                crate::say(&format!(
-                    "{} mounted for {:.1} s\n{summary}",
-                    summary.source, summary.seconds
-                ));
+                let head = format!("{} mounted for {:.1} s", summary.source, summary.seconds);
+                crate::say_above(&head, &summary);
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGQUIT => return,
             libc::SIGHUP if hangup_ends => return,

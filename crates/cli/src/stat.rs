@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::args::StatArgs;
 use crate::error::CliError;
+use crate::message::one_line;
 use crate::summary::Summary;
 
 /// The attribute of a mount's root that holds its numbers.
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8, CliError> {
             CliError::path(&args.mountpoint, format!("its numbers cannot be read: {error}"))
         })?;
         let on = summary.mountpoint.as_deref().unwrap_or("?");
-        format!("{} on {on} for {:.1} s\n{summary}", summary.source, summary.seconds)
+        let head = format!("{} on {on} for {:.1} s", summary.source, summary.seconds);
+        format!("{}\n{summary}", one_line(&head))
     };
     // A reader that went away (`| head`) is no failure of ours.
     let _ = writeln!(std::io::stdout(), "{}", out.trim_end());

@@ -49,9 +49,9 @@ fn waited() -> libc::sigset_t {
     set
 }
 
-/// Blocks the signals that [`wait_signal`] takes, in this thread and all that it starts from now on.
+/// Blocks the signals that [`wait_signal`] takes, in this thread and all that it starts from now on, and ignores `SIGXFSZ`.
 ///
-/// A child would inherit the mask as well; [`Inherited::restore_in`] gives it the one we were started with.
+/// A child would inherit both; [`Inherited::restore_in`] gives it what we were started with.
 pub(crate) fn block_signals() {
     let set = waited();
     // SAFETY: `set` is initialised; no old mask is asked for.
@@ -59,6 +59,9 @@ pub(crate) fn block_signals() {
     // A parent may have left SIGCHLD ignored; then children would vanish without a status.
     // SAFETY: the default action is no handler, so nothing of ours can run in a signal context.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    // A client's write beyond our limit on the size of files must fail for the client (`EFBIG`), and not end the server.
+    // SAFETY: to ignore is no handler either.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Whether this process was started with `signal` ignored, as `nohup` does with `SIGHUP`.
@@ -115,6 +118,7 @@ pub(crate) struct Inherited {
     umask: Mode,
     open_files: Rlimit,
     signals: libc::sigset_t,
+    ignores_too_large: bool,
 }
 
 impl Inherited {
@@ -130,7 +134,8 @@ impl Inherited {
         }
         // SAFETY: all zeros is a valid (empty) set, and the call only fills it in.
         let signals = unsafe { signals.assume_init() };
-        Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals }
+        let open_files = rustix::process::getrlimit(Resource::Nofile);
+        Inherited { umask, open_files, signals, ignores_too_large: is_ignored(libc::SIGXFSZ) }
     }
 
     /// Lets the process open as many files as it may: the descriptor cache of a host backend lives on that.
@@ -142,20 +147,24 @@ impl Inherited {
 
     /// Makes `command` start with the values found at the start.
     ///
-    /// All three matter: programs that use `select` break on descriptors above 1023, and a shell whose `SIGCHLD` stays blocked
-    /// never hears of its children.
+    /// All of them matter: programs that use `select` break on descriptors above 1023, and a shell whose `SIGCHLD` stays blocked
+    /// never hears of its children, or of a file that grew too large.
     pub(crate) fn restore_in(&self, command: &mut Command) {
-        let Inherited { umask, open_files, signals } = *self;
+        let Inherited { umask, open_files, signals, ignores_too_large } = *self;
         let restore = move || {
             rustix::process::umask(umask);
             rustix::process::setrlimit(Resource::Nofile, open_files)?;
+            if !ignores_too_large {
+                // SAFETY: the default action is no handler.
+                unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+            }
             // SAFETY: `signals` is an initialised set; no old mask is asked for.
             unsafe {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const signals, std::ptr::null_mut());
             }
             Ok(())
         };
-        // SAFETY: between fork and exec only async-signal-safe work is allowed: the closure makes three system calls, copies
+        // SAFETY: between fork and exec only async-signal-safe work is allowed: the closure makes a few system calls, copies
         // plain integers, and neither allocates nor takes a lock.
         unsafe { command.pre_exec(restore) };
     }

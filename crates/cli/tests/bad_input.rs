@@ -64,6 +64,15 @@ fn a_source_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_name_in_a_message_cannot_write_on_the_terminal() {
+    let dir = scratch();
+    let odd = dir.path().join("a\nvfscale: all is well\x1b[2J");
+    let odd = odd.to_str().expect("plain");
+    run_words(["walk", odd]).expect_refusal(1, "a\\nvfscale: all is well\\u{1b}[2J");
+    run_words(["stat", odd]).expect_refusal(1, "\\u{1b}");
+}
+
+#[test]
 fn a_mount_point_that_cannot_be_is_refused() {
     if !can_mount() {
         return;

@@ -228,6 +228,29 @@ fn the_next_mount_at_the_same_place_is_left_alone() {
     }
 }
 
+#[test]
+fn a_file_that_grows_too_large_for_the_daemon_is_the_clients_error() {
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    let script = format!(
+        "ulimit -f 8; exec {} mount {} {}",
+        env!("CARGO_BIN_EXE_vfscale"),
+        src.display(),
+        mnt.display()
+    );
+    let process =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().expect("starts");
+    let daemon = Daemon { process, place: mnt.clone() };
+    wait_until("mounted", || is_mounted(&mnt));
+    let written = fs::write(mnt.join("large"), vec![1; 100_000]);
+    assert_eq!(written.map_err(|error| error.raw_os_error()), Err(Some(libc::EFBIG)));
+    fs::write(mnt.join("small"), "served on").expect("written");
+    common::signal(&daemon.process, Signal::TERM);
+    assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
+}
+
 /// The mount of `mem:` on `mnt`, with another daemon's mount of `src` beneath it or above it.
 fn stack(dir: &Path, src: &Path, mnt: &Path, beneath: bool) -> (Daemon, Daemon) {
     let root = dir.canonicalize().expect("it exists");

@@ -52,7 +52,8 @@ impl Nodes {
         (u64::from(generation) << 32) | u64::from(slot)
     }
 
-    /// Takes counts back from the client. More than it has changes nothing but a line in the log.
+    /// Takes counts back from the client. More than it has changes nothing but a line in the log: for the first time, the second,
+    /// the fourth and so on, since a client could fill the log.
     pub(crate) fn forget(&self, node: u64, count: u64) {
         if node == ROOT {
             return; // held anyway
@@ -62,8 +63,10 @@ impl Nodes {
             Lowered::Kept => {}
             Lowered::Last(parked) => give_back(parked),
             Lowered::Refused => {
-                self.refused.fetch_add(1, Relaxed); // a statistic
-                tracing::warn!(node, count, "refused a FORGET above the lookup count");
+                let refused = self.refused.fetch_add(1, Relaxed) + 1; // a statistic
+                if refused.is_power_of_two() {
+                    tracing::warn!(node, count, refused, "refused a FORGET above the lookup count");
+                }
             }
         }
     }

@@ -241,6 +241,37 @@ fn each_lookup_is_one_count() {
     assert!(client.lookup("a") > 1);
 }
 
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn refused_forgets_are_logged_and_do_not_fill_the_log() {
+    let (client, log) = (Client::new(), Log::default());
+    let a = client.lookup("a");
+    let out = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || out.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        for _ in 0..1000 {
+            client.send(request(opcode::FORGET, a, 0, &bytes([2])));
+        }
+    });
+    assert_eq!(client.stats().refused_forgets, 1000);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!((1..=10).contains(&log.lines().count()), "{log}");
+    assert!(log.lines().next().unwrap().contains("refused a FORGET"), "{log}");
+    assert!(log.lines().last().unwrap().contains("refused=512"), "{log}");
+}
+
 #[test]
 fn the_root_needs_no_count() {
     let client = Client::new();
