@@ -262,6 +262,11 @@ impl Inode {
         self.read_attr(Inode::load_attr)
     }
 
+    /// The same, with the time until which they are good.
+    pub(crate) fn cached_attr_until(&self) -> Option<(Attr, u64)> {
+        self.read_attr(|inode| (inode.load_attr(), inode.attr_until.load(Relaxed)))
+    }
+
     fn load_attr(&self) -> Attr {
         let mode = self.mode.load(Relaxed);
         let [atime, mtime, ctime, btime] = [0, 1, 2, 3].map(|i| self.times[i].load(Relaxed));

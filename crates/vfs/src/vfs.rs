@@ -64,6 +64,8 @@ pub struct Found {
     pub attr: Attr,
     /// How much longer the name holds without asking again.
     pub valid: Duration,
+    /// How much longer the attributes do.
+    pub attr_valid: Duration,
 }
 
 /// What still is in use when a mount ends.
@@ -299,6 +301,16 @@ impl<F: FileSystem> Vfs<F> {
         true
     }
 
+    /// How much longer `name` is known to be absent from `dir`; nothing if it is not.
+    pub fn absent_for(&self, dir: &DentryRef, name: &[u8]) -> Duration {
+        let guard = rcu::pin();
+        dcache::find(Key::new(self.superblock(), dir.id(), name), &guard)
+            .filter(|hit| hit.dentry.kind().is_none())
+            .map(|hit| (hit.dentry.valid_until(), hit))
+            .filter(|(_, hit)| !hit.changed())
+            .map_or(Duration::ZERO, |(until, _)| clock::remaining(until))
+    }
+
     /// The dentry of a name, positive or negative.
     pub(crate) fn lookup_dentry(
         &self,
@@ -338,12 +350,13 @@ impl<F: FileSystem> Vfs<F> {
             self.superblock().bump(Count::NegativeHit);
             return Err(Errno::ENOENT);
         };
-        let attr = match inode.0.cached_attr() {
-            Some(attr) => attr,
-            None => self.getattr(&inode, None)?,
+        let (attr, attr_until) = match inode.0.cached_attr_until() {
+            Some(cached) => cached,
+            None => (self.getattr(&inode, None)?, clock::until(self.options.attr_ttl)),
         };
         let valid = clock::remaining(dentry.0.valid_until());
-        Ok(Found { dentry: dentry.clone(), inode, attr, valid })
+        let attr_valid = clock::remaining(attr_until);
+        Ok(Found { dentry: dentry.clone(), inode, attr, valid, attr_valid })
     }
 }
 

@@ -28,12 +28,12 @@ pub use attrs::STATS_XATTR;
 pub(crate) use io::WriteFrom;
 pub(crate) use names::LookedUp;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use vfscale::{Attr, FdTable, FileSystem, Found, InodeRef, OpenFile, Result, Vfs};
 
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, ROOT};
 use crate::stats::{Counter, FuseStats, Report};
 
 /// At most this many open files in one session.
@@ -60,6 +60,8 @@ pub(crate) struct FrontEnd<F: FileSystem> {
     nodes: Nodes,
     files: FdTable,
     report: Report,
+    /// What it last made, and when.
+    reported: Mutex<Option<(Instant, Vec<u8>)>>,
     requests: Counter,
 }
 
@@ -77,7 +79,8 @@ impl<F: FileSystem> FrontEnd<F> {
     pub(crate) fn new(vfs: Arc<Vfs<F>>, report: Report) -> Result<FrontEnd<F>> {
         let nodes = Nodes::new(vfs.root())?;
         let files = FdTable::new(MAX_FILES);
-        Ok(FrontEnd { vfs, nodes, files, report, requests: Counter::default() })
+        let (reported, requests) = (Mutex::default(), Counter::default());
+        Ok(FrontEnd { vfs, nodes, files, report, reported, requests })
     }
 
     /// What the client holds now.
@@ -115,12 +118,14 @@ impl<F: FileSystem> FrontEnd<F> {
 
     /// Counts a lookup of `found`; the client's once it has the reply.
     fn give(&self, found: &Found) -> Given<'_, F> {
+        let node = self.nodes.remember(found);
         let entry = Entry {
-            node: self.nodes.remember(found),
-            generation: u64::from(found.inode.generation()),
+            node,
+            // The protocol has no generation for the root: the kernel made that node itself.
+            generation: if node == ROOT { 0 } else { u64::from(found.inode.generation()) },
             attr: found.attr,
             entry_valid: found.valid,
-            attr_valid: self.attr_valid(),
+            attr_valid: found.attr_valid,
         };
         Given { front: self, entry: Some(entry) }
     }

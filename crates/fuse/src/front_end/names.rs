@@ -17,9 +17,10 @@ impl<F: FileSystem> FrontEnd<F> {
     /// Finds `name` in the directory `parent`. `.` and `..` are never asked for: the session does not offer export.
     pub(crate) fn lookup(&self, cx: &Context, parent: u64, name: &[u8]) -> Result<LookedUp<'_, F>> {
         let dir = self.nodes.dir(parent)?;
-        match self.vfs.lookup(cx, &dir, component(name)?) {
+        let name = component(name)?;
+        match self.vfs.lookup(cx, &dir, name) {
             Ok(found) => Ok(LookedUp::Present(self.give(&found))),
-            Err(Errno::ENOENT) => match self.vfs.options().negative_ttl {
+            Err(Errno::ENOENT) => match self.vfs.absent_for(&dir, name) {
                 ttl if ttl.is_zero() => Err(Errno::ENOENT),
                 ttl => Ok(LookedUp::Absent(ttl)),
             },

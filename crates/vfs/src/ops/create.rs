@@ -204,6 +204,7 @@ impl<F: FileSystem> Vfs<F> {
         drop(exclusive);
         let dentry = added?;
         let valid = clock::remaining(until);
-        Ok((Found { dentry, inode, attr, valid }, extra))
+        let attr_valid = clock::remaining(clock::until(self.options().attr_ttl));
+        Ok((Found { dentry, inode, attr, valid, attr_valid }, extra))
     }
 }
