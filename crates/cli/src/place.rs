@@ -1,8 +1,11 @@
 //! Where to mount: checks on MNT, and the temporary directory of `exec mem:`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::mount::UnmountFlags;
 
 use crate::error::CliError;
 use crate::mountinfo;
@@ -73,7 +76,8 @@ pub(crate) fn refuse_own_ground(given: &Path, path: &Path) -> Result<(), CliErro
     Ok(())
 }
 
-/// A directory made for one mount. Removed when dropped, but never with anything in it.
+/// A directory made for one mount, in a mount namespace of our own. Removed when dropped, with whatever is still mounted on it, but
+/// never with anything in it.
 #[derive(Debug)]
 pub(crate) struct TemporaryPlace {
     path: PathBuf,
@@ -109,7 +113,14 @@ impl TemporaryPlace {
 
 impl Drop for TemporaryPlace {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir(&self.path) {
+        let mut removed = fs::remove_dir(&self.path);
+        if removed.as_ref().is_err_and(|error| error.kind() == ErrorKind::ResourceBusy) {
+            // Nobody else sees these mounts, and who still uses one keeps what it has.
+            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            while rustix::mount::unmount(&self.path, flags).is_ok() {}
+            removed = fs::remove_dir(&self.path);
+        }
+        if let Err(error) = removed {
             crate::say(&CliError::io(&self.path, error).to_string());
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 use vfscale::{FileSystem, Options, Vfs};
 use vfscale_backends::MemFs;
@@ -13,6 +14,7 @@ use vfscale_fuse::{FuseStats, MountError, MountOptions, Mounted};
 
 use crate::args::ServeArgs;
 use crate::error::CliError;
+use crate::mountinfo;
 use crate::source::{Access, Source, open_host};
 use crate::summary::{Rest, Summary};
 use crate::umount::{Unmounted, unmount_within};
@@ -119,6 +121,8 @@ pub(crate) trait Serving {
     fn summary(&self) -> Summary;
     /// Whether the mount is gone, unmounted by somebody else.
     fn has_ended(&self) -> bool;
+    /// Takes away what others have mounted on top of it: for a mount in a namespace that is nobody's but ours by now.
+    fn uncover(&self);
     /// Unmounts within [`GRACE`], waits for the server threads, and tells what was left over.
     ///
     /// # Errors
@@ -162,6 +166,17 @@ impl<F: FileSystem> Serving for Session<F> {
 
     fn has_ended(&self) -> bool {
         self.running.as_ref().is_none_or(|(_, mounted)| mounted.has_ended())
+    }
+
+    fn uncover(&self) {
+        let Some((_, mounted)) = &self.running else { return };
+        let (place, device) = (mounted.point(), mounted.device());
+        while !mounted.is_on_top() && mountinfo::is_listed(place, device).unwrap_or(false) {
+            if rustix::mount::unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_err()
+            {
+                return; // what is in the way stands above the directory that the mount is in
+            }
+        }
     }
 
     fn stop(&mut self) -> Result<(Unmounted, Rest), CliError> {

@@ -131,8 +131,8 @@ pub(crate) struct Outcome {
     pub(crate) signal: Option<i32>,
     /// The mount was taken from processes that still used it.
     pub(crate) detached: bool,
-    /// What was still held after the unmount.
-    pub(crate) rest: Rest,
+    /// What was still held after the unmount. Not known if the unmount failed.
+    pub(crate) rest: Option<Rest>,
 }
 
 /// The numbers of a run.
@@ -319,12 +319,12 @@ impl fmt::Display for Summary {
             )?;
         }
         if let Some(outcome) = &self.outcome {
-            let rest = &outcome.rest;
-            let numbers = [("names", rest.names), ("inodes", rest.inodes), ("files", rest.files)];
-            if *rest == Rest::default() {
-                write!(f, "\n  {:<9}nothing", "left")?;
-            } else {
-                line(f, "left", &numbers)?;
+            match &outcome.rest {
+                None => write!(f, "\n  {:<9}unknown", "left")?,
+                Some(rest) if *rest == Rest::default() => write!(f, "\n  {:<9}nothing", "left")?,
+                Some(Rest { names, inodes, files }) => {
+                    line(f, "left", &[("names", *names), ("inodes", *inodes), ("files", *files)])?;
+                }
             }
         }
         Ok(())
@@ -438,10 +438,10 @@ mod tests {
 
     #[test]
     fn a_leak_is_shown_and_its_absence_said() {
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome { rest: Some(Rest::default()), ..Outcome::default() };
         let clean = Summary { outcome: Some(outcome.clone()), ..Summary::default() };
         assert!(clean.to_string().ends_with("left     nothing"), "{clean}");
-        outcome.rest.files = 2;
+        outcome.rest = Some(Rest { files: 2, ..Rest::default() });
         let leaky = Summary { outcome: Some(outcome), ..Summary::default() };
         assert!(leaky.to_string().contains("files 2"), "{leaky}");
     }

@@ -35,15 +35,14 @@ const WAITED: [i32; 7] = [
     libc::SIGUSR2,
 ];
 
-/// The set of [`WAITED`].
-fn waited() -> libc::sigset_t {
+fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `set` is valid for writes, and `sigemptyset` initialises all of it.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     // SAFETY: initialised by the call before.
     let mut set = unsafe { set.assume_init() };
-    for signal in WAITED {
-        // SAFETY: `set` is an initialised set, and `signal` a valid number.
+    for &signal in signals {
+        // SAFETY: `set` is an initialised set; a number that is no signal is refused.
         unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     set
@@ -53,7 +52,7 @@ fn waited() -> libc::sigset_t {
 ///
 /// A child would inherit both; [`Inherited::restore_in`] gives it what we were started with.
 pub(crate) fn block_signals() {
-    let set = waited();
+    let set = set_of(&WAITED);
     // SAFETY: `set` is initialised; no old mask is asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
     // A parent may have left SIGCHLD ignored; then children would vanish without a status.
@@ -77,14 +76,22 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 
 /// Takes one of the blocked signals: waits for it, at most for `timeout`.
 pub(crate) fn wait_signal(timeout: Duration) -> Option<Taken> {
-    let set = waited();
+    take_signal(&set_of(&WAITED), timeout)
+}
+
+/// Takes one of these signals, which must be among the blocked ones, if it is there already.
+pub(crate) fn pending_signal(among: &[i32]) -> Option<Taken> {
+    take_signal(&set_of(among), Duration::ZERO)
+}
+
+fn take_signal(set: &libc::sigset_t, timeout: Duration) -> Option<Taken> {
     let wait = libc::timespec {
         tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
         tv_nsec: timeout.subsec_nanos() as libc::c_long,
     };
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: `set` and `wait` are initialised, `info` is valid for writes.
-    let signal = unsafe { libc::sigtimedwait(&raw const set, info.as_mut_ptr(), &raw const wait) };
+    // SAFETY: `set` is a reference, `wait` is initialised, `info` is valid for writes.
+    let signal = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const wait) };
     if signal <= 0 {
         // The time is over, or a signal outside the set interrupted us: either way the caller looks around and comes back.
         return None;

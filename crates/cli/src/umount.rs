@@ -114,3 +114,15 @@ pub(crate) fn unmount_within(mounted: &Mounted, grace: Duration) -> Result<Unmou
     let covered = mountinfo::is_listed(mounted.point(), mounted.device()).unwrap_or(false);
     Ok(if covered { Unmounted::Covered } else { Unmounted::Detached })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_goes_on_is_not_called_a_failed_unmount() {
+        let remark = Unmounted::Lingering(Duration::from_secs(10)).remark();
+        assert_eq!(remark.as_deref(), Some("unmounted; the server had not ended after 10 s"));
+        assert_eq!(Unmounted::Clean.remark(), None);
+    }
+}

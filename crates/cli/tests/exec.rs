@@ -192,6 +192,75 @@ fn a_process_left_behind_does_not_keep_the_mount() {
 }
 
 #[test]
+fn a_signal_during_set_up_ends_the_run_before_the_command() {
+    if !can_mount() {
+        return;
+    }
+    let dir = scratch();
+    let touched = dir.path().join("touched");
+    // It is sent while it is blocked, so it is there already when we start.
+    let script = |before: &str, signal: &str| {
+        let (program, touched) = (env!("CARGO_BIN_EXE_vfscale"), touched.display());
+        let inner =
+            format!("{before} kill -{signal} $$; exec {program} exec mem: -- touch {touched}");
+        run(Command::new("env")
+            .args(["--block-signal", "sh", "-c", &inner])
+            .env("TMPDIR", dir.path()))
+    };
+    for (signal, code) in [("INT", 130), ("QUIT", 131), ("TERM", 143), ("HUP", 129)] {
+        script("", signal).expect_refusal(code, "not started");
+        assert!(!touched.exists());
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0);
+    }
+    // Ignored, as after `nohup`, it means nothing.
+    script("trap '' HUP;", "HUP").expect_code(0);
+    assert!(touched.exists());
+}
+
+#[test]
+fn what_the_command_mounts_on_its_own_directory_goes_with_it() {
+    if !can_mount() {
+        return;
+    }
+    let (dir, temporary) = (scratch(), scratch());
+    for mounts in [
+        "mount -t tmpfs none .",
+        "mount --bind . .",
+        "mount -t tmpfs none .; mount -t tmpfs none $PWD",
+    ] {
+        for source in [dir.path().to_str().expect("plain"), "mem:"] {
+            let start = Instant::now();
+            let mut command = vfscale();
+            command.args(["exec", "-q", source, "--", "sh", "-ec", mounts]);
+            let ran = run(command.env("TMPDIR", temporary.path())).expect_code(0);
+            assert_eq!(ran.stderr, "", "{source}: {mounts}");
+            assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
+            assert_eq!(fs::read_dir(temporary.path()).expect("listed").count(), 0);
+        }
+    }
+}
+
+#[test]
+fn without_a_mount_point_as_root_the_message_says_so() {
+    if !can_mount() {
+        return;
+    }
+    // A root that is a plain directory, with the real one's directories bound into it, in a namespace of its own.
+    let dir = scratch();
+    fs::copy(env!("CARGO_BIN_EXE_vfscale"), dir.path().join("vfscale")).expect("copied");
+    let script = "
+        cd \"$0\"
+        for d in bin dev etc lib lib64 proc usr; do
+            if [ -d /$d ]; then mkdir $d; mount --rbind /$d $d; fi
+        done
+        mkdir tmp; exec chroot . /vfscale exec mem: -- true
+    ";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-ec", script]).arg(dir.path());
+    run(&mut command).expect_refusal(1, "no mount point");
+}
+
+#[test]
 fn no_temporary_directory_is_left() {
     if !can_mount() {
         return;

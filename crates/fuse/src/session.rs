@@ -35,6 +35,9 @@ const DRAIN_EVERY: Duration = Duration::from_millis(250);
 /// How long [`Mounted::unmount`] waits for the threads after the kernel has let go.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// So many mounts of one session on one place are unmounted in one go.
+const MOST_LAYERS: usize = 64;
+
 /// What the threads of a session own together.
 struct Session<F: FileSystem> {
     front: FrontEnd<F>,
@@ -246,7 +249,8 @@ impl Mounted {
     }
 
     /// Is the mount the one on top at its place? Else an unmount would take somebody else's.
-    fn is_in_place(&self) -> bool {
+    #[must_use]
+    pub fn is_on_top(&self) -> bool {
         // In this order: see the module's header.
         self.mount.has_our_number_on_top() && (self.is_connected() || self.mount.is_dead())
     }
@@ -261,18 +265,25 @@ impl Mounted {
     /// [`MountError::Busy`], also if it is in use and out of sight already; [`MountError::Lingering`];
     /// [`MountError::Unmount`] for anything else.
     pub fn try_unmount(&self) -> Result<(), MountError> {
-        if !self.is_in_place() {
-            return self.out_of_sight();
+        // It may have been bound over itself, and then there are several layers of it.
+        for _ in 0..MOST_LAYERS {
+            if !self.is_on_top() {
+                break;
+            }
+            match self.mount.unmount() {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return self.busy(),
+                // Unmounted from outside just now.
+                Err(_) if !self.is_on_top() => break,
+                Err(source) => {
+                    return Err(MountError::Unmount { point: self.point().to_owned(), source });
+                }
+            }
         }
-        match self.mount.unmount() {
-            Ok(()) => self.expect_end(),
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => self.busy(),
-            // Unmounted from outside just now.
-            Err(_) if !self.is_in_place() => self.out_of_sight(),
-            Err(source) => Err(MountError::Unmount { point: self.point().to_owned(), source }),
-        }
+        self.out_of_sight()
     }
 
+    /// It is not on top any more: over, or covered, or mounted or used somewhere else.
     fn out_of_sight(&self) -> Result<(), MountError> {
         if self.is_connected() { self.busy() } else { self.expect_end() }
     }
@@ -310,11 +321,11 @@ impl Mounted {
     }
 
     fn take_away(&self, how: fn(&KernelMount) -> io::Result<()>) -> Result<(), MountError> {
-        if !self.is_in_place() {
+        if !self.is_on_top() {
             return Ok(());
         }
         match how(&self.mount) {
-            Err(source) if self.is_in_place() => {
+            Err(source) if self.is_on_top() => {
                 Err(MountError::Unmount { point: self.point().to_owned(), source })
             }
             _ => Ok(()),
@@ -332,7 +343,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.is_in_place()
+        if self.is_on_top()
             && self.try_unmount().is_err()
             && let Err(error) = self.detach()
         {
