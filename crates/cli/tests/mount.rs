@@ -135,6 +135,15 @@ fn stat_shows_live_numbers() {
     assert!(data["fuse"]["lookup_counts"].as_u64() >= Some(50), "{}", ran.stdout);
     run(vfscale().arg("stat").arg(&src)).expect_refusal(1, "not the root of a vfscale mount");
     run(vfscale().arg("stat").arg(mnt.join("f1"))).expect_refusal(1, "not the root");
+    // Numbers that somebody made up, on a directory of their own.
+    let made_up = mnt.join("made-up");
+    fs::create_dir(&made_up).expect("made");
+    let flags = rustix::fs::XattrFlags::empty();
+    let text = ran.stdout.as_bytes();
+    rustix::fs::setxattr(&made_up, "user.vfscale.stats", text, flags).expect("set");
+    run(vfscale().args(["stat", "--json"]).arg(&made_up)).expect_refusal(1, "not the root");
+    let below = src.join("made-up");
+    run(vfscale().arg("stat").arg(&below)).expect_refusal(1, "not the root");
 
     common::signal(&daemon.process, Signal::USR1);
     std::thread::sleep(Duration::from_millis(300));
@@ -286,6 +295,8 @@ fn a_signal_takes_no_mount_but_the_daemons_own() {
     let (code, said) = ours.finish_beside(PROMPTLY);
     assert_eq!(code, Some(0));
     assert!(said.contains("detached"), "{said}");
+    // The open file; the root is there as long as the core is, and no rest.
+    assert!(said.contains("1 names, 1 inodes, 1 files"), "{said}");
     assert!(mnt.join("theirs").exists(), "the mount beneath was taken");
     drop(open);
     rustix::mount::unmount(&mnt, UnmountFlags::DETACH).expect("unmounted");

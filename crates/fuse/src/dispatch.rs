@@ -60,11 +60,22 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Requests the kernel makes on its own account name no user.
+    /// Requests the kernel makes on its own account name no user; and a file, once open, is its holder's to use and close, whoever
+    /// it was passed on to.
     fn refuse(&self, request: &Request<'_>) -> bool {
         use opcode::*;
-        let own: &[u32] =
-            &[FORGET, BATCH_FORGET, READ, WRITE, RELEASE, RELEASEDIR, FSYNC, FSYNCDIR, DESTROY];
+        let own: &[u32] = &[
+            FORGET,
+            BATCH_FORGET,
+            READ,
+            WRITE,
+            FLUSH,
+            RELEASE,
+            RELEASEDIR,
+            FSYNC,
+            FSYNCDIR,
+            DESTROY,
+        ];
         let own = own.contains(&request.opcode);
         self.only.is_some_and(|owner| request.uid != owner && request.uid != 0) && !own
     }

@@ -381,6 +381,37 @@ fn a_session_may_be_for_one_user() {
         -i32::from_ne_bytes(reply[4..8].try_into().unwrap())
     };
     assert_eq!([0, 1000, 1001].map(asks), [0, 0, Errno::EACCES.raw()]);
+    // A descriptor that was passed on is closed by whoever has it: that may fail for want of a file, not of the right.
+    client.send(request(opcode::FLUSH, 1, 1001, &bytes([55, 0, 0])));
+    let reply = client.queue.replies.lock().unwrap().pop().unwrap();
+    assert_eq!(-i32::from_ne_bytes(reply[4..8].try_into().unwrap()), Errno::EBADF.raw());
+}
+
+#[test]
+fn the_live_numbers_are_made_ten_times_a_second_at_most() {
+    let made = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&made);
+    let mut client = Client::new();
+    let vfs = Vfs::new(AnyName { open: Arc::clone(&client.open) }, Options::default()).unwrap();
+    let report = move |stats: &FuseStats| {
+        count.fetch_add(1, Relaxed);
+        format!("{stats:?}")
+    };
+    client.front = FrontEnd::new(Arc::new(vfs), Box::new(report)).unwrap();
+    let ask = || {
+        let mut body = bytes([4096]);
+        body.extend(format!("{}\0", crate::STATS_XATTR).as_bytes());
+        let (error, text) = client.ask(opcode::GETXATTR, 1, &body);
+        assert_eq!(error, 0);
+        String::from_utf8(text).unwrap()
+    };
+    let start = std::time::Instant::now();
+    (0..1000).for_each(|_| assert!(ask().contains("nodes: 1,")));
+    let most = 1 + (start.elapsed().as_millis() / 100) as u32;
+    assert!(made.load(Relaxed) <= most, "{made:?} in {:?}", start.elapsed());
+    client.lookup("a");
+    std::thread::sleep(std::time::Duration::from_millis(110));
+    assert!(ask().contains("nodes: 2,"));
 }
 
 /// Whatever bytes come: an answer, and no panic. (A panic would be answered too, so the dispatcher is called without the net.)

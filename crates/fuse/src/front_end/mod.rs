@@ -210,3 +210,26 @@ impl<F: FileSystem> Drop for GivenFile<'_, F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfscale::{Context, Options};
+    use vfscale_backends::MemFs;
+
+    #[test]
+    fn the_root_is_told_without_a_generation() {
+        let vfs = Arc::new(Vfs::new(MemFs::new(), Options::default()).unwrap());
+        let front = FrontEnd::new(Arc::clone(&vfs), Box::new(|_| String::new())).unwrap();
+        let told = |found: &Found| {
+            let given = front.give(found);
+            (given.entry().node, given.entry().generation)
+        };
+        let mut found = vfs.mkdir(&Context::root(), &vfs.root(), b"d", 0o755).unwrap();
+        let (node, generation) = told(&found);
+        assert!(node > ROOT && generation > 0);
+        found.dentry = vfs.root();
+        found.inode = found.dentry.inode().unwrap();
+        assert_eq!(told(&found), (ROOT, 0));
+    }
+}
