@@ -620,6 +620,46 @@ fn an_unmount_from_outside_ends_the_session() {
     mount.finish();
 }
 
+/// Aborted but in use, a mount stays, and answers nobody. It is still ours to take away.
+#[test]
+fn a_mount_whose_connection_was_aborted_is_unmounted() {
+    let mount = TestMount::new();
+    let below = mount.dir.path().parent().unwrap().metadata().unwrap().dev();
+    let file = File::create(mount.at("file")).unwrap();
+    let forced = rustix::mount::unmount(mount.dir.path(), rustix::mount::UnmountFlags::FORCE);
+    assert_eq!(forced, Err(rustix::io::Errno::BUSY));
+    assert!(mount.wait_for(Duration::from_secs(2)));
+    assert_eq!(errno_of(fs::metadata(mount.dir.path())), libc::ENOTCONN);
+    assert!(matches!(mount.try_unmount(), Err(MountError::Busy(_))));
+    drop(file);
+    let path = mount.dir.path().to_owned();
+    assert!(mount.is_on_top());
+    mount.try_unmount().unwrap();
+    assert!(!mount.is_on_top());
+    assert_eq!(fs::metadata(path).unwrap().dev(), below);
+    mount.finish();
+}
+
+/// Bound over itself, or at another place as well, a mount is not gone when its uppermost layer is.
+#[test]
+fn a_mount_in_several_places() {
+    let mount = TestMount::new();
+    fs::write(mount.at("file"), "x").unwrap();
+    let root = mount.dir.path();
+    rustix::mount::mount_bind(root, root).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    rustix::mount::mount_bind(root, other.path()).unwrap();
+    let start = Instant::now();
+    assert!(matches!(mount.try_unmount(), Err(MountError::Busy(_))));
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(names_in(root), [""; 0]);
+    // Out of sight where it was made, it serves on elsewhere.
+    assert_eq!(fs::read_to_string(other.path().join("file")).unwrap(), "x");
+    rustix::mount::unmount(other.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    mount.wait();
+    mount.finish();
+}
+
 #[test]
 fn what_cannot_be_mounted_on_is_refused() {
     let vfs = || Arc::new(Vfs::new(MemFs::new(), Options::default()).unwrap());
