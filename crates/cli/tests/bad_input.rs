@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use common::{Daemon, can_mount, is_mounted, run, run_words, scratch, vfscale};
+use common::{Daemon, can_mount, copy_program, is_mounted, run, run_words, scratch, vfscale};
 
 #[test]
 fn a_command_line_without_sense_is_refused_in_one_line() {
@@ -148,7 +148,7 @@ fn without_privileges_the_message_says_what_is_missing() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("opened to all");
     // The build directory may be closed to others; a copy of the program is not.
     let program = dir.path().join("vfscale");
-    fs::copy(env!("CARGO_BIN_EXE_vfscale"), &program).expect("copied");
+    copy_program(&program);
     let as_nobody = |words: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);

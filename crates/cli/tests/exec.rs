@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    can_mount, exec_script, expect_same_trees, installed, is_mounted, run, run_words, scratch,
-    vfscale, wait,
+    can_mount, copy_program, exec_script, expect_same_trees, installed, is_mounted, run, run_words,
+    scratch, vfscale, wait,
 };
 use rustix::process::Signal;
 
@@ -247,7 +247,7 @@ fn without_a_mount_point_as_root_the_message_says_so() {
     }
     // A root that is a plain directory, with the real one's directories bound into it, in a namespace of its own.
     let dir = scratch();
-    fs::copy(env!("CARGO_BIN_EXE_vfscale"), dir.path().join("vfscale")).expect("copied");
+    copy_program(&dir.path().join("vfscale"));
     let script = "
         cd \"$0\"
         for d in bin dev etc lib lib64 proc usr; do

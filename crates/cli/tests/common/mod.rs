@@ -18,6 +18,15 @@ pub(crate) fn vfscale() -> Command {
     command
 }
 
+/// Copies the command to where other users reach it.
+///
+/// By another process: a child that another test starts meanwhile would inherit our descriptor, and while a program is open for
+/// writing anywhere it cannot be started.
+#[track_caller]
+pub(crate) fn copy_program(to: &Path) {
+    run(Command::new("cp").arg(env!("CARGO_BIN_EXE_vfscale")).arg(to)).expect_code(0);
+}
+
 /// Whether this machine can mount. Without root or `/dev/fuse` the test fails and says so, unless `VFSCALE_NO_FUSE=1` asks to
 /// skip: a run that tested no mount must not look like one that did.
 #[must_use]
