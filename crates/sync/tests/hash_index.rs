@@ -156,19 +156,34 @@ fn it_does_what_a_map_does() {
     }
 }
 
+/// Goes on changing the index until `fits` holds for its buckets. Between two resizes lies a grace period, and a reader of
+/// another test that lost its processor in a section holds that up for as long as it takes.
+fn changes_until(world: &World, fits: impl Fn(usize) -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !fits(world.index.buckets()) {
+        assert!(
+            Instant::now() < end,
+            "{} buckets for {}",
+            world.index.buckets(),
+            world.index.len()
+        );
+        let id = world.insert(u64::MAX);
+        assert!(world.remove(id, u64::MAX));
+    }
+}
+
 #[test]
 fn the_table_grows_with_its_entries_and_shrinks_after_them() {
     let world = World::new(200_000, mix);
     let ids: Vec<_> = (0..100_000).map(|key| world.insert(key)).collect();
+    changes_until(&world, |buckets| (100_000..=262_144).contains(&buckets));
     let grown = world.index.buckets();
-    // Readers of other tests may delay a resize by a few inserts.
-    assert!((50_000..=262_144).contains(&grown), "{grown} buckets for 100000");
     assert!(ids.iter().zip(0..).all(|(id, key)| world.find(key) == Some(*id)));
     for (id, key) in ids.iter().zip(0..) {
         assert!(world.remove(*id, key));
     }
     assert_eq!(world.index.len(), 0);
-    assert!(world.index.buckets() < grown / 4, "{} buckets for none", world.index.buckets());
+    changes_until(&world, |buckets| buckets < grown / 64);
     assert_eq!(world.pool.live(), 0);
 }
 
