@@ -103,6 +103,32 @@ pub struct Attr {
     pub btime: Option<Timestamp>,
 }
 
+impl Attr {
+    /// Attributes of an object of which nothing more is known: one name, owned by the super-user, mode 0755 for a directory and 0644 for
+    /// anything else, no size, the times of 1970. A backend fills in what it knows: `Attr { size, ..Attr::new(ino, kind) }`.
+    #[must_use]
+    pub const fn new(ino: u64, kind: FileType) -> Attr {
+        let perm = if matches!(kind, FileType::Directory) { 0o755 } else { 0o644 };
+        let time = Timestamp { sec: 0, nsec: 0 };
+        Attr {
+            ino,
+            kind,
+            perm,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            blksize: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: None,
+        }
+    }
+}
+
 /// A new access or modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

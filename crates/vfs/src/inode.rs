@@ -132,7 +132,7 @@ impl Counted for Inode {
             let bytes = inode.blocks.load(Relaxed).saturating_mul(512).min(MOST);
             guard.defer(bytes as usize, || ());
         }
-        sb.count_inode_gone();
+        sb.inode_count().down();
         INODES.retire(id, &guard);
     }
 }

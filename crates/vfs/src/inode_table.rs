@@ -56,7 +56,7 @@ pub(crate) fn get_or_create(
         }
         let fresh = inode::pool().alloc().ok_or(Errno::ENFILE)?;
         fresh.init(sb, hash, key, attr, node.clone(), attr_until);
-        superblock.count_inode();
+        superblock.inode_count().up();
         let held: Held<Inode> = Held::from_fresh(fresh);
         match table().find_or_insert(hash, &guard, same, || Some(held.id())) {
             FindOrInsert::Inserted(id) => {

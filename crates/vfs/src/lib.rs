@@ -17,18 +17,12 @@
 //! /// One directory with one file in it.
 //! struct Hello;
 //!
-//! fn attr(ino: u64, kind: FileType, size: u64) -> Attr {
-//!     let time = Timestamp::default();
-//!     Attr { ino, kind, perm: 0o755, nlink: 1, uid: 0, gid: 0, rdev: 0, size, blocks: 0, blksize: 4096,
-//!            atime: time, mtime: time, ctime: time, btime: None }
-//! }
-//!
 //! impl FileSystem for Hello {
 //!     type Node = Attr;
 //!     type Handle = ();
 //!
 //!     fn root(&self) -> Result<Entry<Attr>> {
-//!         let attr = attr(1, FileType::Directory, 0);
+//!         let attr = Attr::new(1, FileType::Directory);
 //!         Ok(Entry { key: InodeKey { ino: 1, tag: 0 }, attr, node: attr })
 //!     }
 //!
@@ -36,7 +30,7 @@
 //!         if at.dir.ino != 1 || at.name != b"hello" {
 //!             return Err(Errno::ENOENT);
 //!         }
-//!         let attr = attr(2, FileType::Regular, 5);
+//!         let attr = Attr { size: 5, ..Attr::new(2, FileType::Regular) };
 //!         Ok(Entry { key: InodeKey { ino: 2, tag: 0 }, attr, node: attr })
 //!     }
 //!

@@ -80,11 +80,7 @@ impl Stats {
             lru_freed: sb.count(Count::LruFreed),
             renames: sb.count(Count::Rename),
             primitives: vfscale_sync::stats::snapshot(),
-            rcu: rcu_stats(),
+            rcu: vfscale_sync::rcu::stats(),
         }
     }
-}
-
-fn rcu_stats() -> RcuStats {
-    vfscale_sync::rcu::stats()
 }

@@ -184,12 +184,4 @@ impl SuperBlock {
     pub(crate) fn files(&self) -> &Gauge {
         &self.files
     }
-
-    pub(crate) fn count_inode(&self) {
-        self.inode_count.up();
-    }
-
-    pub(crate) fn count_inode_gone(&self) {
-        self.inode_count.down();
-    }
 }

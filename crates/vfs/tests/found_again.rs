@@ -8,7 +8,7 @@ use std::time::Duration;
 use vfscale::sync::QRwLock;
 use vfscale::{
     Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, RenameFlags,
-    Result, Timestamp, Vfs,
+    Result, Vfs,
 };
 
 const CX: Context = Context::root();
@@ -42,23 +42,7 @@ impl State {
 
     fn entry(&self, ino: u64) -> Entry<Node> {
         let kind = if ino < 100 { FileType::Directory } else { FileType::Regular };
-        let time = Timestamp::default();
-        let attr = Attr {
-            ino,
-            kind,
-            perm: 0o755,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            blksize: 4096,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: None,
-        };
+        let attr = Attr::new(ino, kind);
         let made = self.made.fetch_add(1, SeqCst);
         Entry { key: InodeKey { ino, tag: 0 }, attr, node: Node { ino, made } }
     }

@@ -1,31 +1,14 @@
 //! However many names go by, the cache stays under its limit.
 
 use vfscale::{
-    Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, Timestamp,
-    Vfs,
+    Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, Vfs,
 };
 
 /// A computed tree: every directory has any name `d…` as a directory and `f…` as a file, and nothing else.
 struct Computed;
 
 fn entry(kind: FileType, ino: u64) -> Entry<u64> {
-    let time = Timestamp::default();
-    let attr = Attr {
-        ino,
-        kind,
-        perm: 0o755,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        blksize: 4096,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: None,
-    };
+    let attr = Attr::new(ino, kind);
     Entry { key: InodeKey { ino, tag: 0 }, attr, node: ino }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vfscale::sync::QRwLock;
 use vfscale::{
     Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, SetAttr,
-    Timestamp, Vfs,
+    Vfs,
 };
 
 const CX: Context = Context::root();
@@ -33,23 +33,7 @@ struct Behind {
 
 fn entry(ino: u64) -> Entry<u64> {
     let kind = if ino < 100 { FileType::Directory } else { FileType::Regular };
-    let time = Timestamp::default();
-    let attr = Attr {
-        ino,
-        kind,
-        perm: 0o755,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: ino,
-        blocks: 0,
-        blksize: 4096,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: None,
-    };
+    let attr = Attr { size: ino, ..Attr::new(ino, kind) };
     Entry { key: InodeKey { ino, tag: 0 }, attr, node: ino }
 }
 
