@@ -9,14 +9,14 @@ mod biased;
 #[doc(hidden)]
 pub mod biased;
 pub mod combining;
-#[cfg(all(feature = "std", not(loom)))]
-mod counted;
 #[cfg(feature = "std")]
 pub mod fence;
 #[cfg(feature = "std")]
 mod file_ref;
 #[cfg(all(feature = "std", not(loom)))]
 mod hash_index;
+#[cfg(all(feature = "std", not(loom)))]
+mod held;
 mod id;
 #[cfg(all(feature = "std", not(loom)))]
 mod id_list;
@@ -55,9 +55,9 @@ pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
 pub use seqcount::{SeqCount, SeqLock, SeqLockRead, SeqLockWrite, SeqWrite};
 
 #[cfg(all(feature = "std", not(loom)))]
-pub use counted::{Counted, Held};
-#[cfg(all(feature = "std", not(loom)))]
 pub use hash_index::{Chained, FindOrInsert, HashIndex, HashLinks};
+#[cfg(all(feature = "std", not(loom)))]
+pub use held::{Held, HeldSlot};
 #[cfg(all(feature = "std", not(loom)))]
 pub use id_list::{IdLinks, IdList, ListAdapter};
 #[cfg(all(feature = "std", not(loom)))]

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use vfscale_sync::{
-    Counted, Fresh, Held, Id, IdLinks, IdList, ListAdapter, LockRef, Pool, Put, QRwLock, Slot, rcu,
+    Fresh, Held, HeldSlot, Id, IdLinks, IdList, ListAdapter, LockRef, Pool, Put, QRwLock, Slot, rcu,
 };
 
 struct Thing {
@@ -192,7 +192,7 @@ fn two_threads_never_hold_one_slot() {
 
 static COUNTED: Pool<Thing> = Pool::new(10_000);
 
-impl Counted for Thing {
+impl HeldSlot for Thing {
     fn lockref(&self) -> &LockRef {
         &self.lockref
     }

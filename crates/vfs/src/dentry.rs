@@ -18,7 +18,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use vfscale_sync::{
-    AtomicId, Chained, Counted, Get, HashLinks, Held, Id, IdLinks, ListAdapter, LockRef,
+    AtomicId, Chained, Get, HashLinks, Held, HeldSlot, Id, IdLinks, ListAdapter, LockRef,
     LockRefGuard, NameBytes, Ordering, Pool, SeqCount, Slot, rcu,
     wait::{self, WaitWord},
 };
@@ -98,7 +98,7 @@ impl Chained for Dentry {
     }
 }
 
-impl Counted for Dentry {
+impl HeldSlot for Dentry {
     fn lockref(&self) -> &LockRef {
         &self.lockref
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use vfscale_sync::{
-    AtomicId, Counted, HashLinks, Held, Id, IdLinks, ListAdapter, LockRef, Ordering, Pool, Put,
+    AtomicId, HashLinks, Held, HeldSlot, Id, IdLinks, ListAdapter, LockRef, Ordering, Pool, Put,
     QRwLock, SeqCount, Slot, rcu,
 };
 
@@ -104,7 +104,7 @@ impl Slot for Inode {
     }
 }
 
-impl Counted for Inode {
+impl HeldSlot for Inode {
     fn lockref(&self) -> &LockRef {
         &self.lockref
     }

@@ -5,7 +5,7 @@
 
 use std::hash::Hasher;
 
-use vfscale_sync::{Counted, FindOrInsert, HashIndex, Held, Id, rcu};
+use vfscale_sync::{FindOrInsert, HashIndex, Held, HeldSlot, Id, rcu};
 
 use crate::inode::{self, Inode, InodeRef, Node};
 use crate::superblock::SuperBlock;

@@ -8,7 +8,7 @@
 //! Dentry, then list. The scanner goes the other way and therefore only *tries* for a dentry's lock. It holds the list for at most
 //! [`BATCH`] entries at a time, kills outside of it, and is never waited for by a lookup.
 
-use vfscale_sync::{Counted, Id, LockRefGuard, rcu};
+use vfscale_sync::{HeldSlot, Id, LockRefGuard, rcu};
 
 use super::{begin_kill, finish_kill, put};
 use crate::dentry::Dentry;

@@ -25,7 +25,7 @@ pub(crate) mod parallel;
 use std::hash::Hasher;
 use std::sync::LazyLock;
 
-use vfscale_sync::{Chained, Counted, HashIndex, Id, LockRefGuard, PutReturn, SeqLock, rcu};
+use vfscale_sync::{Chained, HashIndex, HeldSlot, Id, LockRefGuard, PutReturn, SeqLock, rcu};
 
 use crate::dentry::{self, Birth, Dentry, DentryRef};
 use crate::inode::InodeRef;

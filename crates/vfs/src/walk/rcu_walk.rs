@@ -5,7 +5,7 @@
 //! the one walked to. A valid number of the child therefore vouches for the whole way (the kernel's rule). The permission to
 //! search is decided on the cached owner and mode; where those are stale, ref-walk asks.
 
-use vfscale_sync::{Counted, Id, rcu};
+use vfscale_sync::{HeldSlot, Id, rcu};
 
 use super::{Access, Rest, WalkFlags, may};
 use crate::dcache::{self, Key};

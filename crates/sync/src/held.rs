@@ -1,4 +1,4 @@
-//! Counted references to pool slots, four bytes each.
+//! HeldSlot references to pool slots, four bytes each.
 
 use crate::rcu::Guard;
 use crate::{Fresh, Get, Id, LockRef, Pool, Slot};
@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 /// A slot that counts who uses it.
-pub trait Counted: Slot {
+pub trait HeldSlot: Slot {
     /// The count.
     fn lockref(&self) -> &LockRef;
 
@@ -21,11 +21,11 @@ pub trait Counted: Slot {
 /// One counted reference to a slot. While it lives the slot is not retired, if all who retire obey the count.
 ///
 /// Nothing here is unsafe, since a slot stays a valid `T` for ever; a reference too many or too few is a bug like any other.
-pub struct Held<T: Counted> {
+pub struct Held<T: HeldSlot> {
     id: Id<T>,
 }
 
-impl<T: Counted> Held<T> {
+impl<T: HeldSlot> Held<T> {
     /// Publishes a slot and takes over the reference that its count was reset to.
     pub fn from_fresh(fresh: Fresh<T>) -> Self {
         Held { id: fresh.publish() }
@@ -59,7 +59,7 @@ impl<T: Counted> Held<T> {
     }
 }
 
-impl<T: Counted> Deref for Held<T> {
+impl<T: HeldSlot> Deref for Held<T> {
     type Target = T;
 
     #[inline]
@@ -68,7 +68,7 @@ impl<T: Counted> Deref for Held<T> {
     }
 }
 
-impl<T: Counted> Clone for Held<T> {
+impl<T: HeldSlot> Clone for Held<T> {
     #[inline]
     fn clone(&self) -> Self {
         self.lockref().get();
@@ -76,23 +76,23 @@ impl<T: Counted> Clone for Held<T> {
     }
 }
 
-impl<T: Counted> Drop for Held<T> {
+impl<T: HeldSlot> Drop for Held<T> {
     #[inline]
     fn drop(&mut self) {
         T::put(self.id);
     }
 }
 
-impl<T: Counted> PartialEq for Held<T> {
+impl<T: HeldSlot> PartialEq for Held<T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-impl<T: Counted> Eq for Held<T> {}
+impl<T: HeldSlot> Eq for Held<T> {}
 
-impl<T: Counted> fmt::Debug for Held<T> {
+impl<T: HeldSlot> fmt::Debug for Held<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Held").field(&self.id).finish()
     }
