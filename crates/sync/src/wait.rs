@@ -26,8 +26,14 @@
 //! maker.join().unwrap();
 //! ```
 
+#[cfg(feature = "std")]
+pub use crate::park::Sleep;
+#[cfg(feature = "std")]
+use crate::park::park32_until;
 use crate::park::{park32, wake32};
 use crate::prim::{AtomicU32, Ordering, const_fn};
+#[cfg(feature = "std")]
+use std::time::Instant;
 
 /// A 32-bit atomic that can be slept on.
 #[derive(Debug)]
@@ -104,6 +110,25 @@ impl WaitWord {
 /// Sleeps while `word` holds `expected`; may return early.
 pub fn wait(word: &WaitWord, expected: u32) {
     park32(&word.0, expected);
+}
+
+/// Sleeps while `word` holds `expected`, but not beyond `deadline`; may return early.
+///
+/// Whoever gives up looks at the word once more: a waker may have chosen it at that very moment,
+/// and then nobody else was woken.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use vfscale_sync::wait::{self, Sleep, WaitWord};
+///
+/// let never = WaitWord::new(0);
+/// let deadline = Instant::now() + Duration::from_millis(5);
+/// while wait::wait_until(&never, 0, deadline) == Sleep::Over {}
+/// assert!(Instant::now() >= deadline);
+/// ```
+#[cfg(feature = "std")]
+pub fn wait_until(word: &WaitWord, expected: u32, deadline: Instant) -> Sleep {
+    park32_until(&word.0, expected, deadline)
 }
 
 /// Wakes one sleeper, if there is one.
