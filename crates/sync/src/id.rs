@@ -11,7 +11,7 @@ use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
-#[cfg(doc)]
+#[cfg(all(doc, feature = "std"))]
 use crate::Pool;
 
 /// The name of one slot of a pool of `T`. Says nothing about whether the slot is in use.

@@ -1,5 +1,8 @@
 //! Scalable primitives for concurrent Rust.
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+
+#[cfg(all(feature = "std", not(target_has_atomic = "64")))]
+compile_error!("feature `std` needs 64-bit atomics, which this target lacks: go without it");
 
 pub mod backoff;
 #[cfg(all(feature = "std", not(loom)))]

@@ -6,9 +6,12 @@
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     pub(crate) use core::hint::spin_loop;
+    #[cfg(target_has_atomic = "64")]
+    #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
+    pub(crate) use core::sync::atomic::AtomicU64;
     #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
     pub(crate) use core::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
+        AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, compiler_fence, fence,
     };
 
     /// Gives the processor to another thread, where there are threads.
@@ -17,7 +20,7 @@ mod imp {
         #[cfg(feature = "std")]
         std::thread::yield_now();
         #[cfg(not(feature = "std"))]
-        core::hint::spin_loop();
+        crate::park::relax();
     }
 }
 

@@ -40,6 +40,13 @@ impl RawLock {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
+    /// Whether it was locked a moment ago.
+    #[allow(dead_code, reason = "only some configurations ask")]
+    pub(crate) fn is_locked(&self) -> bool {
+        // Relaxed: a hint.
+        self.0.load(Relaxed) != FREE
+    }
+
     #[cold]
     fn lock_slow(&self) {
         let mut backoff = Backoff::new();

@@ -10,6 +10,10 @@
 //! wake-up: a sleeper on any other word (on a lock, say, while the waker clears a flag) can miss it
 //! when a third thread steps in between.
 //!
+//! # Without the standard library
+//! a program registers how its threads sleep: `Parker`, `set_parker`. All primitives of this crate
+//! then sleep that way; without one their slow paths spin.
+//!
 //! ```
 //! use vfscale_sync::Ordering::{Acquire, Release};
 //! use vfscale_sync::wait::{self, WaitWord};
@@ -30,6 +34,8 @@
 pub use crate::park::Sleep;
 #[cfg(feature = "std")]
 use crate::park::park32_until;
+#[cfg(all(any(not(feature = "std"), doc), not(any(loom, shuttle))))]
+pub use crate::park::{Parker, set_parker};
 use crate::park::{park32, wake32};
 use crate::prim::{AtomicU32, Ordering, const_fn};
 #[cfg(feature = "std")]
