@@ -13,6 +13,8 @@ mod biased;
 pub mod biased;
 pub mod combining;
 #[cfg(feature = "std")]
+mod counted;
+#[cfg(feature = "std")]
 pub mod fence;
 #[cfg(feature = "std")]
 mod file_ref;
@@ -46,6 +48,8 @@ pub mod stats;
 mod thread_slot;
 pub mod wait;
 
+#[cfg(feature = "std")]
+pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};
 #[cfg(feature = "std")]
 pub use file_ref::{FileRef, GetFile, PutFile};
 pub use id::{AtomicId, Id};
