@@ -41,8 +41,8 @@ enum Verb {
     Suites(suites::Args),
     /// Does the tree keep its own rules? Ordering tags, `unsafe`, file sizes, words, links.
     Tidy,
-    /// Which ordering tags are there, and where are their ends?
-    Orderings,
+    /// Does a model miss each ordering when it is made weaker? `--tags` lists the pairs they belong to.
+    Orderings(orderings::Args),
     /// Is this tree ready to be shown? Format, lints, documentation, tidy and tests.
     Preflight(preflight::Args),
     /// The load that `suites storm` puts on a directory. Run by it inside the mount.
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Verb::Tsan(args) => tsan::run(&args),
         Verb::Suites(args) => suites::run(&args),
         Verb::Tidy => tidy::run(),
-        Verb::Orderings => orderings::run(),
+        Verb::Orderings(args) => orderings::run(&args),
         Verb::Preflight(args) => preflight::run(&args),
         Verb::StormLoad(args) => suites::storm::load(&args),
     };

@@ -4,7 +4,7 @@
 //! (`--cfg loom`, `--cfg shuttle`), in a target directory of its own so that ordinary builds stay warm. Each model prints its
 //! own bound; we let it through.
 
-use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::run::{Outcome, cargo, root, step, target_dir};
@@ -35,47 +35,41 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(checker: Checker, args: &Args) -> Outcome {
-    let found = models(checker)?;
-    if found.is_empty() {
-        return Err(format!("no {0}_*.rs in crates/sync/tests", checker.name()).into());
-    }
-    let wanted: Vec<String> = found
-        .into_iter()
-        .filter(|model| args.names.is_empty() || args.names.iter().any(|name| model.contains(name)))
-        .collect();
-    if wanted.is_empty() {
-        return Err(format!("no {} model is named like {:?}", checker.name(), args.names).into());
-    }
+    let wanted = models(checker, &args.names)?;
     let start = Instant::now();
-    let mut command = cargo(["test", "--release", "--package", "vfscale-sync"]);
-    for model in &wanted {
-        command.args(["--test", model]);
-    }
-    command
-        .args(["--", "--nocapture", "--test-threads=1"])
-        .env("RUSTFLAGS", format!("--cfg {}", checker.name()))
-        .env("CARGO_TARGET_DIR", own_target(checker));
-    step(&mut command)?;
+    step(build(checker, &wanted).args(["--", "--nocapture", "--test-threads=1"]))?;
     let seconds = start.elapsed().as_secs();
     println!("{}: {} model files hold ({seconds} s)", checker.name(), wanted.len());
     Ok(())
 }
 
-fn own_target(checker: Checker) -> PathBuf {
-    target_dir().join(checker.name())
+/// `cargo test` of these models, with the checker behind the facade.
+pub(crate) fn build(checker: Checker, models: &[String]) -> Command {
+    let mut command = cargo(["test", "--release", "--package", "vfscale-sync"]);
+    for model in models {
+        command.args(["--test", model]);
+    }
+    command
+        .env("RUSTFLAGS", format!("--cfg {}", checker.name()))
+        .env("CARGO_TARGET_DIR", target_dir().join(checker.name()));
+    command
 }
 
-/// The names of the model files, without their ending, in order.
-fn models(checker: Checker) -> Outcome<Vec<String>> {
+/// The names of the model files that hold one of `words` (all, without words), without their ending, in order.
+pub(crate) fn models(checker: Checker, words: &[String]) -> Outcome<Vec<String>> {
     let prefix = format!("{}_", checker.name());
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root().join("crates/sync/tests"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stem) = name.strip_suffix(".rs")
             && stem.starts_with(&prefix)
+            && (words.is_empty() || words.iter().any(|word| stem.contains(word)))
         {
             names.push(stem.to_owned());
         }
+    }
+    if names.is_empty() {
+        return Err(format!("no {} model is named like {words:?}", checker.name()).into());
     }
     names.sort();
     Ok(names)

@@ -126,11 +126,13 @@ mod model {
     use super::{Ordering, fence};
 
     /// The frequent side; under a model a full fence.
+    #[cfg_attr(loom, track_caller)]
     pub fn light() {
         fence(Ordering::SeqCst);
     }
 
     /// The rare side; under a model a full fence.
+    #[cfg_attr(loom, track_caller)]
     pub fn heavy() {
         fence(Ordering::SeqCst);
     }

@@ -28,15 +28,19 @@ mod imp {
 mod ordered;
 
 #[cfg(loom)]
+mod weaken;
+
+#[cfg(loom)]
 mod imp {
     #[allow(unused_imports, reason = "the whole interface, whoever uses which part")]
     pub(crate) use super::ordered::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use super::weaken::fence;
     pub(crate) use loom::hint::spin_loop;
-    pub(crate) use loom::sync::atomic::fence;
     pub(crate) use loom::thread::yield_now;
 
     /// Under a model every compiler fence is a full fence: the other half of the asymmetric barrier is one too.
     #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
+    #[track_caller]
     pub(crate) fn compiler_fence(_: core::sync::atomic::Ordering) {
         fence(core::sync::atomic::Ordering::SeqCst);
     }

@@ -57,42 +57,49 @@ impl WaitWord {
 
     /// Reads the word.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn load(&self, order: Ordering) -> u32 {
         self.0.load(order)
     }
 
     /// Writes the word. Sleepers notice when they are woken.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn store(&self, value: u32, order: Ordering) {
         self.0.store(value, order);
     }
 
     /// Writes the word and answers what it held.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.0.swap(value, order)
     }
 
     /// Sets `bits` and answers what the word held.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
         self.0.fetch_or(bits, order)
     }
 
     /// Keeps only `bits` and answers what the word held.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
         self.0.fetch_and(bits, order)
     }
 
     /// Adds, wrapping, and answers what the word held.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn fetch_add(&self, n: u32, order: Ordering) -> u32 {
         self.0.fetch_add(n, order)
     }
 
     /// Subtracts, wrapping, and answers what the word held.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn fetch_sub(&self, n: u32, order: Ordering) -> u32 {
         self.0.fetch_sub(n, order)
     }
@@ -102,6 +109,7 @@ impl WaitWord {
     /// # Errors
     /// The value found, when it was not `current`.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn compare_exchange(
         &self,
         current: u32,

@@ -9,10 +9,16 @@
 //! Here each access is preceded by a store to a word of its own, unordered and without meaning. All
 //! accesses then depend on each other in the eyes of the search, which tries them in every order;
 //! what a read may return is still loom's to say.
+//!
+//! Each ordering passes through [`super::weaken`] with the place that asked for it.
 
 use core::fmt;
+use core::panic::Location;
 use core::sync::atomic::Ordering;
+
 use loom::sync::atomic as model;
+
+use super::weaken::{Operand, access};
 
 macro_rules! ordered {
     ($name:ident $(<$param:ident>)?, $value:ty) => {
@@ -37,17 +43,17 @@ macro_rules! ordered {
 
             #[track_caller]
             pub(crate) fn load(&self, order: Ordering) -> $value {
-                self.turn().load(order)
+                self.turn().load(access(Location::caller(), Operand::Load, order))
             }
 
             #[track_caller]
             pub(crate) fn store(&self, value: $value, order: Ordering) {
-                self.turn().store(value, order);
+                self.turn().store(value, access(Location::caller(), Operand::Store, order));
             }
 
             #[track_caller]
             pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.turn().swap(value, order)
+                self.turn().swap(value, access(Location::caller(), Operand::Rmw, order))
             }
 
             #[track_caller]
@@ -58,6 +64,8 @@ macro_rules! ordered {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
+                let success = access(Location::caller(), Operand::Success, success);
+                let failure = access(Location::caller(), Operand::Failure, failure);
                 self.turn().compare_exchange(current, new, success, failure)
             }
 
@@ -69,6 +77,8 @@ macro_rules! ordered {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
+                let success = access(Location::caller(), Operand::Success, success);
+                let failure = access(Location::caller(), Operand::Failure, failure);
                 self.turn().compare_exchange_weak(current, new, success, failure)
             }
         }
@@ -89,27 +99,27 @@ macro_rules! ordered_number {
         impl $name {
             #[track_caller]
             pub(crate) fn fetch_add(&self, n: $value, order: Ordering) -> $value {
-                self.turn().fetch_add(n, order)
+                self.turn().fetch_add(n, access(Location::caller(), Operand::Rmw, order))
             }
 
             #[track_caller]
             pub(crate) fn fetch_sub(&self, n: $value, order: Ordering) -> $value {
-                self.turn().fetch_sub(n, order)
+                self.turn().fetch_sub(n, access(Location::caller(), Operand::Rmw, order))
             }
 
             #[track_caller]
             pub(crate) fn fetch_and(&self, bits: $value, order: Ordering) -> $value {
-                self.turn().fetch_and(bits, order)
+                self.turn().fetch_and(bits, access(Location::caller(), Operand::Rmw, order))
             }
 
             #[track_caller]
             pub(crate) fn fetch_or(&self, bits: $value, order: Ordering) -> $value {
-                self.turn().fetch_or(bits, order)
+                self.turn().fetch_or(bits, access(Location::caller(), Operand::Rmw, order))
             }
 
             #[track_caller]
             pub(crate) fn fetch_max(&self, n: $value, order: Ordering) -> $value {
-                self.turn().fetch_max(n, order)
+                self.turn().fetch_max(n, access(Location::caller(), Operand::Rmw, order))
             }
         }
     };
