@@ -6,14 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod models;
+mod nightly;
 mod orderings;
 mod preflight;
 mod run;
+mod sanitizers;
+mod soak;
 mod source;
 mod suites;
 mod test;
 mod tidy;
-mod tsan;
 
 use std::process::ExitCode;
 
@@ -36,7 +38,13 @@ enum Verb {
     /// Do the shuttle models hold? Many schedules of bigger cases.
     Shuttle(models::Args),
     /// Does ThreadSanitizer stay silent on the stress tests? Needs a nightly toolchain.
-    Tsan(tsan::Args),
+    Tsan(sanitizers::Args),
+    /// Does AddressSanitizer? Needs a nightly toolchain.
+    Asan(sanitizers::Args),
+    /// Do the primitives hold for long, with more threads than processors?
+    Soak(soak::Args),
+    /// Does everything hold that takes long? orderings, tsan, asan, soak, and the models with more preemptions.
+    Nightly(nightly::Args),
     /// Do other people's programs and tests pass on a mount? pjdfstest, fsx, tar, git, sqlite, cargo, storm.
     Suites(suites::Args),
     /// Does the tree keep its own rules? Ordering tags, `unsafe`, file sizes, words, links.
@@ -55,7 +63,10 @@ fn main() -> ExitCode {
         Verb::Test(args) => test::run(&args),
         Verb::Loom(args) => models::run(models::Checker::Loom, &args),
         Verb::Shuttle(args) => models::run(models::Checker::Shuttle, &args),
-        Verb::Tsan(args) => tsan::run(&args),
+        Verb::Tsan(args) => sanitizers::run(sanitizers::Sanitizer::Thread, &args),
+        Verb::Asan(args) => sanitizers::run(sanitizers::Sanitizer::Address, &args),
+        Verb::Soak(args) => soak::run(&args),
+        Verb::Nightly(args) => nightly::run(&args),
         Verb::Suites(args) => suites::run(&args),
         Verb::Tidy => tidy::run(),
         Verb::Orderings(args) => orderings::run(&args),

@@ -32,12 +32,26 @@ impl Checker {
 pub(crate) struct Args {
     /// Only models whose file name holds one of these words.
     names: Vec<String>,
+    /// Loom: preemptions beyond each model's own bound.
+    #[arg(long, default_value_t = 0)]
+    more: usize,
+}
+
+impl Args {
+    /// All models, with more preemptions than they ask for.
+    pub(crate) fn deeper(more: usize) -> Self {
+        Self { names: Vec::new(), more }
+    }
 }
 
 pub(crate) fn run(checker: Checker, args: &Args) -> Outcome {
     let wanted = models(checker, &args.names)?;
     let start = Instant::now();
-    step(build(checker, &wanted).args(["--", "--nocapture", "--test-threads=1"]))?;
+    step(
+        build(checker, &wanted)
+            .args(["--", "--nocapture", "--test-threads=1"])
+            .env("VFSCALE_LOOM_MORE", args.more.to_string()),
+    )?;
     let seconds = start.elapsed().as_secs();
     println!("{}: {} model files hold ({seconds} s)", checker.name(), wanted.len());
     Ok(())

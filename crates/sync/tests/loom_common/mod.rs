@@ -8,10 +8,11 @@ use std::time::Instant;
 /// Runs `f` under every schedule with at most `preemptions` preemptions (`None`: under every
 /// schedule), and prints the bound.
 ///
-/// `LOOM_MAX_PREEMPTIONS` replaces the bounds of all models.
+/// `LOOM_MAX_PREEMPTIONS` replaces the bounds of all models; `VFSCALE_LOOM_MORE` is added to each.
 pub(crate) fn check(name: &str, preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(preemptions);
+    let more = std::env::var("VFSCALE_LOOM_MORE").map_or(0, |more| more.parse().expect("a number"));
+    builder.preemption_bound = builder.preemption_bound.or(preemptions.map(|bound| bound + more));
     match builder.preemption_bound {
         Some(bound) => println!("{name}: preemption bound {bound}"),
         None => println!("{name}: unbounded"),
