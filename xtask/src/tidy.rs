@@ -4,7 +4,8 @@
 //! - `unsafe` stands in `crates/sync` and in thin files of system calls only, and every other crate forbids it;
 //! - no file grows past the length that a reader can follow;
 //! - no word of unfinished work is left;
-//! - every link between documents has a target, and every source file that a document names exists.
+//! - every link between documents has a target, and every source file that a document names exists;
+//! - every test that `docs/lessons` names exists.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,6 +15,9 @@ use crate::source::{files, lines, read};
 
 /// The longest file, in lines.
 const LONGEST: usize = 700;
+
+/// Documents that name the tests which keep what they say.
+const LESSONS: &str = "docs/lessons";
 
 /// Words of unfinished work, in code. Spelt in halves so that this file passes.
 const UNFINISHED: [&str; 3] =
@@ -127,6 +131,12 @@ fn document(path: &Path, text: &str, findings: &mut Vec<String>) {
         for file in named_sources(line).filter(|file| !is_source(file)) {
             findings.push(format!("{}:{}: no source file {file}", path.display(), number + 1));
         }
+        if path.starts_with(LESSONS) {
+            for test in named_tests(line).filter(|(file, test)| !is_test(file, test)) {
+                let (file, test) = test;
+                findings.push(format!("{}:{}: no {file}::{test}", path.display(), number + 1));
+            }
+        }
         for target in links(line) {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
@@ -156,6 +166,26 @@ fn named_sources(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter(|word| {
         word.contains("/src/") && word.ends_with(".rs") && !word.contains(['*', '<', ' '])
     })
+}
+
+/// The tests named in a line, as in `loom_refuted_fget::check_then_add_is_refuted`: file and name.
+fn named_tests(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let small = |word: &str, extra: &[char]| {
+        let part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || extra.contains(&c);
+        !word.is_empty() && word.chars().all(part)
+    };
+    line.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|word| word.split_once("::"))
+        .filter(move |(file, test)| small(file, &['_', '/']) && small(test, &['_']))
+}
+
+fn is_test(file: &str, test: &str) -> bool {
+    ["crates/sync/tests", "crates/sync/src", "crates/vfs/tests"]
+        .iter()
+        .filter_map(|dir| read(&Path::new(dir).join(format!("{file}.rs"))).ok())
+        .any(|text| text.contains(&format!("fn {test}()")))
 }
 
 /// Documents leave out `crates/` where it is clear.
@@ -230,6 +260,8 @@ mod tests {
         assert_eq!(links("see [a](b.md), [c](d.md#e)"), ["b.md", "d.md#e"]);
         let named: Vec<_> = named_sources("in `a/src/b.rs`, `c.rs`, a/src/d.rs").collect();
         assert_eq!(named, ["a/src/b.rs"]);
+        let tests: Vec<_> = named_tests("`a/b::c_d`, `FileRef::put`, e::f, `g`").collect();
+        assert_eq!(tests, [("a/b", "c_d")]);
         assert_eq!(slug("## A name: its `life`"), "a-name-its-life");
         assert_eq!(flat(Path::new("docs/../README.md")), Path::new("README.md"));
     }

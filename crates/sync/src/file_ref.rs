@@ -49,7 +49,7 @@
 //!
 //! # Source
 //! kernel file_ref (2024), which met the wish of the fget thread (2020) whose split form was
-//! refused; `tests/loom_refuted.rs` keeps that form, failing.
+//! refused; `tests/loom_refuted_fget.rs` keeps that form, failing.
 
 use crate::prim::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 use crate::prim::{AtomicU64, const_fn};

@@ -26,3 +26,9 @@ pub(crate) fn check(name: &str, preemptions: Option<usize>, f: impl Fn() + Sync 
     });
     println!("{name}: {schedules:?} schedules, {:?}", start.elapsed());
 }
+
+/// A value that outlives the schedule: a deadlock unwinds through its owners, and their drops would end the process.
+#[allow(dead_code, reason = "for the models that deadlock")]
+pub(crate) fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
