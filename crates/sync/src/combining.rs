@@ -9,26 +9,12 @@
 //! Direct: the lock is free, or becomes so within three rounds of pauses and seven yields. This is
 //! the normal case on few processors, where one thread that keeps the structure in its cache beats
 //! any combiner; strict queueing was seven times slower there. Queued: a node on the caller's stack
-//! holds the operation. Whole: [`Combining::with`] lends the structure itself; in the queue its
+//! holds the operation. Whole: [`Combining::lock`] lends the structure itself; in the queue its
 //! node asks for the lock.
 //!
-//! # Unlock, paid by the sleeper
-//! The holder unlocks with a plain store and looks for a sleeper with a plain load. The sleeper
-//! (only ever the head) pays for the missing barrier with [`crate::fence`]'s heavy side:
-//! ```text
-//!  T1 holder                             T2 head of the queue
-//!  lock := free
-//!  light                                 ASLEEP into `flag`
-//!  reads `flag`: wakes if ASLEEP         heavy
-//!                                        tries the lock again, sleeps while `flag` is unchanged
-//! ```
-//! T1 sees ASLEEP or T2 sees the lock free. T2 sleeps on the flag, which T1 clears, not on the
-//! lock, which a third thread may take again before T2 is asleep.
-//!
 //! # Fairness
-//! Newcomers may pass the queue while the lock is free. A head that was woken and still did not get
-//! it closes the gate: from then on nobody takes the lock past the queue until it has had its turn.
-//! The head leaves after one batch.
+//! The lock is `asym_lock`, whose unlock is a plain store and whose gate the head closes when it
+//! has been passed. The head leaves after one batch.
 //!
 //! # A waiter's node
 //! WAITING -> PARKED (asleep) -> DONE with the answer, or HEAD (the caller is the head now). The
@@ -36,17 +22,16 @@
 //! address, after the unlock.
 //!
 //! # Orderings
-//! - CB-1 unlock (Release) -> lock (Acquire): the structure
 //! - CB-2 node made, swap of `tail` and link (Release) -> the next arrival's swap, the head's read
 //!   of the link (Acquire)
 //! - CB-3 DONE or HEAD (Release) -> the waiter's read of its phase (Acquire): the waiter finds its
 //!   operation done
-//! - CB-4 holder: free, light, reads `flag` -> sleeper: sets `flag`, heavy, reads the lock
+//!
+//! The structure itself is ordered by the lock (AL-1).
 //!
 //! # Distrust
 //! An operation that panics in the queue ends the process: those behind it could not be told. Done
-//! directly, it unlocks. The holder touches the lock after it unlocked, so never put it in an
-//! object that its own unlock may free.
+//! directly, it unlocks.
 //!
 //! # Source
 //! list_batch thread (2016), with the corrections of its review. We differ: waiters sleep, the lock
@@ -54,25 +39,23 @@
 
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
 use core::ptr;
 
-use crate::backoff::{Backoff, Turn};
+use crate::asym_lock::AsymLock;
+use crate::backoff::Backoff;
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::prim::{AtomicPtr, AtomicU32, const_fn};
 use crate::stats::{self, Event};
 
-/// Operations that one head does for others before it leaves.
-pub const BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-
-/// In `flag`: the head sleeps.
-const ASLEEP: u32 = 1;
-/// In `flag`: the head has been passed often enough, nobody else takes the lock.
-const GATED: u32 = 2;
+/// Operations that one head does for others before it leaves, where nothing else is said.
+///
+/// The thread tried 64, and found 128 a little better. It bounds how long the head is kept from its
+/// own work.
+pub const DEFAULT_BATCH: usize = 128;
 
 /// A structure that operations are applied to.
 pub trait Apply {
@@ -108,34 +91,41 @@ enum Queued {
     Done(bool),
 }
 
-/// A structure behind a combining lock.
+/// A structure behind a combining lock, whose head does up to `BATCH` operations for others.
+///
+/// All words that the lock needs, and the start of the structure, lie on one cache line.
 ///
 /// # Invariants
-/// `state` is reached only by the thread that set `lock` to HELD, until it stores FREE (CB-1).
-/// Every node that `tail` or a `next` leads to lives on the stack of a thread that waits for its
+/// `state` is reached only by the holder of `lock`, or through `&mut self`. Every node that `tail` or a `next` leads to lives on the stack of a thread that waits for its
 /// phase, or leads the queue and has not left it.
-pub struct Combining<S: Apply> {
-    lock: AtomicU32,
-    flag: AtomicU32,
+#[repr(C, align(64))]
+pub struct Combining<S: Apply, const BATCH: usize = DEFAULT_BATCH> {
+    lock: AsymLock,
     tail: AtomicPtr<Node<S::Op>>,
     state: UnsafeCell<S>,
 }
 
 // SAFETY: by the first invariant one thread at a time reaches `state`; operations are `Send` by
 // their trait.
-unsafe impl<S: Apply + Send> Sync for Combining<S> {}
+unsafe impl<S: Apply + Send, const BATCH: usize> Sync for Combining<S, BATCH> {}
 
-impl<S: Apply> Combining<S> {
+impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
     const_fn! {
         /// An unlocked lock around `state`.
+        #[must_use]
         pub fn new(state: S) -> Self {
             Self {
-                lock: AtomicU32::new(FREE),
-                flag: AtomicU32::new(0),
+                lock: AsymLock::new(),
                 tail: AtomicPtr::new(ptr::null_mut()),
                 state: UnsafeCell::new(state),
             }
         }
+    }
+
+    /// A structure behind a lock of the form without a barrier, for models.
+    #[cfg(loom)]
+    pub fn new_symmetric(state: S) -> Self {
+        Self { lock: AsymLock::symmetric(), ..Self::new(state) }
     }
 
     /// Does `op`, or has it done; answers what [`Apply::apply`] answered. Its effect is there on
@@ -145,7 +135,7 @@ impl<S: Apply> Combining<S> {
         match self.try_lock() {
             Some(mut locked) => {
                 stats::count(Event::ListDirect);
-                locked.state().apply(op)
+                locked.apply(op)
             }
             None => self.run_slow(op),
         }
@@ -153,9 +143,9 @@ impl<S: Apply> Combining<S> {
 
     #[cold]
     fn run_slow(&self, op: S::Op) -> bool {
-        if let Some(mut locked) = self.lock_for_a_while() {
+        if self.lock.lock_for_a_while() {
             stats::count(Event::ListDirect);
-            return locked.state().apply(op);
+            return self.guard().apply(op);
         }
         let node = Node::new(Some(op));
         match self.queue(&node) {
@@ -164,19 +154,19 @@ impl<S: Apply> Combining<S> {
         }
     }
 
-    /// Lends the structure, locked, to `f`.
+    /// Takes the lock and lends the structure.
     #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&mut S) -> R) -> R {
-        match self.try_lock() {
-            Some(mut locked) => f(locked.state()),
-            None => self.with_slow(f),
+    pub fn lock(&self) -> CombiningGuard<'_, S, BATCH> {
+        if !self.lock.try_lock() {
+            self.lock_slow();
         }
+        self.guard()
     }
 
     #[cold]
-    fn with_slow<R>(&self, f: impl FnOnce(&mut S) -> R) -> R {
-        if let Some(mut locked) = self.lock_for_a_while() {
-            return f(locked.state());
+    fn lock_slow(&self) {
+        if self.lock.lock_for_a_while() {
+            return;
         }
         let node = Node::new(None);
         match self.queue(&node) {
@@ -184,14 +174,20 @@ impl<S: Apply> Combining<S> {
                 unreachable!("a node without an operation is never done for its owner")
             }
             Queued::Head => {
-                let mut locked = self.lock_as_head();
+                self.lock.lock_as_head();
                 let woken = self.next_of(&node).and_then(|next| settle(next, phase::HEAD));
                 if let Some(address) = woken {
                     wake32(address, 1);
                 }
-                f(locked.state())
             }
         }
+    }
+
+    /// Takes the lock if it is free and no waiter is to have it first.
+    #[inline]
+    pub fn try_lock(&self) -> Option<CombiningGuard<'_, S, BATCH>> {
+        // Not `then_some`: a guard made for a lock that was not had would unlock the holder's.
+        self.lock.try_lock().then(|| self.guard())
     }
 
     /// The structure, without locking.
@@ -199,31 +195,8 @@ impl<S: Apply> Combining<S> {
         self.state.get_mut()
     }
 
-    #[inline]
-    fn try_lock(&self) -> Option<Locked<'_, S>> {
-        // Relaxed: the gate is about fairness; it takes effect soon.
-        if self.flag.load(Relaxed) & GATED != 0 {
-            return None;
-        }
-        self.take()
-    }
-
-    #[inline]
-    fn take(&self) -> Option<Locked<'_, S>> {
-        // CB-1 Acquire: the structure as the last holder left it.
-        let taken = self.lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        taken.then(|| Locked { owner: self })
-    }
-
-    /// Tries while it is worth it.
-    fn lock_for_a_while(&self) -> Option<Locked<'_, S>> {
-        let mut backoff = Backoff::new();
-        while backoff.pause() == Turn::Again {
-            if let Some(locked) = self.try_lock() {
-                return Some(locked);
-            }
-        }
-        None
+    fn guard(&self) -> CombiningGuard<'_, S, BATCH> {
+        CombiningGuard { owner: self, _thread: PhantomData }
     }
 
     /// Enters the queue and waits to be the head, or to be done.
@@ -257,41 +230,15 @@ impl<S: Apply> Combining<S> {
         }
     }
 
-    /// The head takes the lock, in competition with newcomers, until it has lost too often.
-    fn lock_as_head(&self) -> Locked<'_, S> {
-        let mut gate = 0;
-        loop {
-            let mut backoff = Backoff::new();
-            loop {
-                if let Some(locked) = self.take() {
-                    // Relaxed: opens the gate and forgets our sleep. A waker that clears ASLEEP now
-                    // wakes nobody, or the next head.
-                    self.flag.store(0, Relaxed);
-                    return locked;
-                }
-                if backoff.pause() == Turn::Park {
-                    break;
-                }
-            }
-            // CB-4: set, heavy, read the lock.
-            self.flag.store(ASLEEP | gate, Relaxed);
-            heavy();
-            // Relaxed: ordered by the fence.
-            if self.lock.load(Relaxed) == HELD {
-                park32(&self.flag, ASLEEP | gate);
-            }
-            gate = GATED;
-        }
-    }
-
     /// Does our own operation as head, then a batch of those behind us, then passes the lead on.
     fn lead(&self, own: &Node<S::Op>, op: S::Op) -> bool {
-        let mut locked = self.lock_as_head();
+        self.lock.lock_as_head();
+        let mut locked = self.guard();
         stats::count(Event::ListBatch);
         let bomb = EndProcess;
-        let changed = locked.state().apply(op);
+        let changed = locked.apply(op);
         bomb.defuse();
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::<BATCH>::new();
         // A waiter's node is read one step longer than its operation takes: its link is needed to
         // go on.
         let mut done: Option<(*const Node<S::Op>, bool)> = None;
@@ -312,13 +259,13 @@ impl<S: Apply> Combining<S> {
             match op {
                 Some(op) if combined < BATCH => {
                     let bomb = EndProcess;
-                    let changed = locked.state().apply(op);
+                    let changed = locked.apply(op);
                     bomb.defuse();
                     combined += 1;
                     done = Some((next, changed));
                 }
                 Some(_) | None => {
-                    wakes.add(settle(next, phase::HEAD));
+                    wakes.head = settle(next, phase::HEAD);
                     break;
                 }
             }
@@ -336,8 +283,9 @@ impl<S: Apply> Combining<S> {
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             let us = ptr::from_ref(node).cast_mut();
-            // CB-2 Release: what we did as head, `flag` set back among it, comes before the next head finds the queue empty. Its
-            // own store to `flag` is then the later one, and no unlock misses that it sleeps.
+            // CB-2 Release: what we did as head comes before the next head finds the queue empty.
+            // The lock's flag, which we set back, is among it: the next head's store to it is then
+            // the later one, and no unlock misses that it sleeps.
             if self.tail.compare_exchange(us, ptr::null_mut(), Release, Relaxed).is_ok() {
                 return None;
             }
@@ -353,11 +301,11 @@ impl<S: Apply> Combining<S> {
     }
 }
 
-impl<S: Apply + fmt::Debug> fmt::Debug for Combining<S> {
+impl<S: Apply + fmt::Debug, const BATCH: usize> fmt::Debug for Combining<S, BATCH> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Combining");
         match self.try_lock() {
-            Some(mut locked) => out.field("state", &*locked.state()),
+            Some(locked) => out.field("state", &*locked),
             None => out.field("state", &format_args!("<locked>")),
         };
         out.finish()
@@ -382,74 +330,59 @@ fn settle<Op>(node: *const Node<Op>, phase: u32) -> Option<*const AtomicU32> {
     (old == phase::PARKED).then_some(address)
 }
 
-/// The lock, held.
-struct Locked<'a, S: Apply> {
-    owner: &'a Combining<S>,
+/// The structure of a [`Combining`], locked. Unlocks when dropped, also while unwinding.
+#[must_use = "dropping the guard unlocks"]
+pub struct CombiningGuard<'a, S: Apply, const BATCH: usize = DEFAULT_BATCH> {
+    owner: &'a Combining<S, BATCH>,
+    /// Stays in its thread.
+    _thread: PhantomData<*mut ()>,
 }
 
-impl<S: Apply> Locked<'_, S> {
+// SAFETY: a shared guard lends `&S` and nothing else.
+unsafe impl<S: Apply + Sync, const BATCH: usize> Sync for CombiningGuard<'_, S, BATCH> {}
+
+impl<S: Apply, const BATCH: usize> Deref for CombiningGuard<'_, S, BATCH> {
+    type Target = S;
+
     #[inline]
-    fn state(&mut self) -> &mut S {
-        // SAFETY: the guard exists, so HELD is ours (first invariant), and `&mut self` makes this
-        // the only borrow.
+    fn deref(&self) -> &S {
+        // SAFETY: the guard exists, so the lock is ours (first invariant of `Combining`).
+        unsafe { &*self.owner.state.get() }
+    }
+}
+
+impl<S: Apply, const BATCH: usize> DerefMut for CombiningGuard<'_, S, BATCH> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut S {
+        // SAFETY: the lock is ours, and `&mut self` makes this the only borrow.
         unsafe { &mut *self.owner.state.get() }
     }
 }
 
-impl<S: Apply> Drop for Locked<'_, S> {
+impl<S: Apply, const BATCH: usize> Drop for CombiningGuard<'_, S, BATCH> {
     #[inline]
     fn drop(&mut self) {
-        // CB-1 Release: the structure. CB-4: free, light, read the flag.
-        self.owner.lock.store(FREE, Release);
-        light();
-        // Relaxed: ordered by the fence.
-        if self.owner.flag.load(Relaxed) & ASLEEP != 0 {
-            wake_head(&self.owner.flag);
-        }
+        self.owner.lock.unlock();
     }
 }
 
-#[cold]
-fn wake_head(flag: &AtomicU32) {
-    // Relaxed: the flag carries no data. Who clears the bit wakes.
-    if flag.fetch_and(!ASLEEP, Relaxed) & ASLEEP != 0 {
-        wake32(ptr::from_ref(flag), 1);
+impl<S: Apply + fmt::Debug, const BATCH: usize> fmt::Debug for CombiningGuard<'_, S, BATCH> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
-#[cfg(feature = "std")]
-use crate::fence::{heavy, light};
-
-/// Without threads of our own to interrupt, both sides pay.
-#[cfg(not(feature = "std"))]
-use no_std_fence::{heavy, light};
-
-#[cfg(not(feature = "std"))]
-mod no_std_fence {
-    use crate::prim::{Ordering::SeqCst, fence};
-
-    #[inline]
-    pub(super) fn light() {
-        // CB-4 SeqCst: store before load.
-        fence(SeqCst);
-    }
-
-    #[inline]
-    pub(super) fn heavy() {
-        // CB-4 SeqCst: store before load.
-        fence(SeqCst);
-    }
-}
-
-/// Addresses of sleepers, collected under the lock and woken after it.
-struct Wakes {
-    addresses: [*const AtomicU32; BATCH + 1],
+/// Addresses of sleepers, collected under the lock and woken after it: those of a batch, and the
+/// next head's.
+struct Wakes<const BATCH: usize> {
+    addresses: [*const AtomicU32; BATCH],
     len: usize,
+    head: Option<*const AtomicU32>,
 }
 
-impl Wakes {
+impl<const BATCH: usize> Wakes<BATCH> {
     fn new() -> Self {
-        Self { addresses: [ptr::null(); BATCH + 1], len: 0 }
+        Self { addresses: [ptr::null(); BATCH], len: 0, head: None }
     }
 
     fn add(&mut self, sleeper: Option<*const AtomicU32>) {
@@ -460,7 +393,7 @@ impl Wakes {
     }
 
     fn wake(&self) {
-        for &address in &self.addresses[..self.len] {
+        for &address in self.head.iter().chain(&self.addresses[..self.len]) {
             wake32(address, 1);
         }
     }

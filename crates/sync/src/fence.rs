@@ -24,7 +24,9 @@
 use crate::prim::{Ordering, fence};
 
 #[cfg(not(any(loom, shuttle)))]
-pub use native::{heavy, is_asymmetric, light, prepare};
+pub(crate) use native::is_chosen;
+#[cfg(not(any(loom, shuttle)))]
+pub use native::{decline, heavy, is_asymmetric, light, prepare};
 
 #[cfg(any(loom, shuttle))]
 pub use model::{heavy, is_asymmetric, light, prepare};
@@ -76,6 +78,20 @@ mod native {
             // A race is harmless: registration is idempotent. But the answer must stay the one that was first acted on.
             let _ = FORM.compare_exchange(UNKNOWN, form, Ordering::AcqRel, Ordering::Relaxed);
         }
+    }
+
+    /// Both sides are to be real fences for the life of this process, if nothing else has been chosen; answers whether that
+    /// is so. For a process that will give up the system call later, and to compare the two forms.
+    pub fn decline() -> bool {
+        let _ = FORM.compare_exchange(UNKNOWN, SYMMETRIC, Ordering::AcqRel, Ordering::Relaxed);
+        FORM.load(Ordering::Relaxed) == SYMMETRIC
+    }
+
+    /// Whether [`light`] is free of processor instructions by now. Chooses nothing.
+    #[inline(always)]
+    pub(crate) fn is_chosen() -> bool {
+        // Relaxed: once chosen it stays; before, the caller does more than it must.
+        FORM.load(Ordering::Relaxed) == ASYMMETRIC
     }
 
     /// Whether [`light`] is free of processor instructions on this machine.

@@ -111,19 +111,29 @@ impl<T: Slot, A: ListAdapter<T>> IdList<T, A> {
     /// # Panics
     /// If it is on a list already.
     pub fn push_front(&mut self, id: Id<T>) {
-        self.assert_off(id);
+        assert!(self.link_front(id), "{id:?} is on a list already");
+    }
+
+    /// Puts the slot first, unless it is on a list: false then.
+    #[inline]
+    pub(crate) fn link_front(&mut self, id: Id<T>) -> bool {
+        let links = self.links(id);
+        if links.is_linked() {
+            return false;
+        }
         match self.ends {
             None => {
-                self.links(id).set(id, id);
+                links.set(id, id);
                 self.ends = Some((id, id));
             }
             Some((first, last)) => {
-                self.links(id).set(id, first);
+                links.set(id, first);
                 self.links(first).prev.store(Some(id), Ordering::Relaxed);
                 self.ends = Some((id, last));
             }
         }
         self.len += 1;
+        true
     }
 
     /// Puts the slot last.
@@ -131,19 +141,29 @@ impl<T: Slot, A: ListAdapter<T>> IdList<T, A> {
     /// # Panics
     /// If it is on a list already.
     pub fn push_back(&mut self, id: Id<T>) {
-        self.assert_off(id);
+        assert!(self.link_back(id), "{id:?} is on a list already");
+    }
+
+    /// Puts the slot last, unless it is on a list: false then.
+    #[inline]
+    pub(crate) fn link_back(&mut self, id: Id<T>) -> bool {
+        let links = self.links(id);
+        if links.is_linked() {
+            return false;
+        }
         match self.ends {
             None => {
-                self.links(id).set(id, id);
+                links.set(id, id);
                 self.ends = Some((id, id));
             }
             Some((first, last)) => {
-                self.links(id).set(last, id);
+                links.set(last, id);
                 self.links(last).next.store(Some(id), Ordering::Relaxed);
                 self.ends = Some((first, id));
             }
         }
         self.len += 1;
+        true
     }
 
     /// Takes the first off.
@@ -153,6 +173,7 @@ impl<T: Slot, A: ListAdapter<T>> IdList<T, A> {
     }
 
     /// Takes the slot off the list it is on, which must be this one. False if it is on none.
+    #[inline]
     pub fn remove(&mut self, id: Id<T>) -> bool {
         let links = self.links(id);
         let (Some(prev), Some(next)) =
@@ -200,12 +221,9 @@ impl<T: Slot, A: ListAdapter<T>> IdList<T, A> {
         was_on
     }
 
+    #[inline]
     fn links(&self, id: Id<T>) -> &'static IdLinks<T> {
         A::links(self.pool.slot(id))
-    }
-
-    fn assert_off(&self, id: Id<T>) {
-        assert!(!self.contains(id), "{id:?} is on a list already");
     }
 }
 

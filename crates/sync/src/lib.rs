@@ -4,6 +4,7 @@
 #[cfg(all(feature = "std", not(target_has_atomic = "64")))]
 compile_error!("feature `std` needs 64-bit atomics, which this target lacks: go without it");
 
+mod asym_lock;
 pub mod backoff;
 #[cfg(all(feature = "std", not(loom)))]
 #[expect(unreachable_pub, reason = "public under a model, where `tests/loom_biased.rs` drives it")]
@@ -36,6 +37,7 @@ mod park;
 #[cfg(all(feature = "std", not(loom)))]
 mod pool;
 mod prim;
+mod qmutex;
 mod qrwlock;
 mod raw_lock;
 #[cfg(feature = "std")]
@@ -47,6 +49,8 @@ pub mod stats;
 #[cfg(all(feature = "std", not(loom)))]
 mod thread_slot;
 pub mod wait;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod walked_list;
 
 #[cfg(feature = "std")]
 pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};
@@ -54,10 +58,11 @@ pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};
 pub use file_ref::{FileRef, GetFile, PutFile};
 pub use id::{AtomicId, Id};
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
-pub use list_batch::ListBatch;
+pub use list_batch::{ListBatch, ListCursor, ListOp};
 pub use lockref::{Get, LockRef, LockRefGuard, Put, PutReturn};
 pub use name_bytes::NameBytes;
 pub use prim::Ordering;
+pub use qmutex::{QMutex, QMutexGuard};
 pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
 pub use seqcount::{SeqCount, SeqLock, SeqLockRead, SeqLockWrite, SeqWrite};
 
@@ -69,3 +74,5 @@ pub use held::{Held, HeldSlot};
 pub use id_list::{IdLinks, IdList, ListAdapter};
 #[cfg(all(feature = "std", not(loom)))]
 pub use pool::{Fresh, Pool, Slot};
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use walked_list::WalkedList;

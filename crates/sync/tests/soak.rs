@@ -259,7 +259,7 @@ fn list_batch() {
             } else if linked[at] {
                 assert!(LIST.del(ids[at]));
             } else {
-                LIST.add(ids[at]);
+                LIST.add_head(ids[at]);
             }
             linked[at] = LIST.is_linked(ids[at]);
         }

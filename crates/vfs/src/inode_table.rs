@@ -60,7 +60,7 @@ pub(crate) fn get_or_create(
         let held: Held<Inode> = Held::from_fresh(fresh);
         match table().find_or_insert(hash, &guard, same, || Some(held.id())) {
             FindOrInsert::Inserted(id) => {
-                superblock.inodes.add(id);
+                superblock.inodes.add_head(id);
                 return Ok((InodeRef(held), None));
             }
             // Another thread was first: ours goes the way of every last reference.
