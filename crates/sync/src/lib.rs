@@ -1,6 +1,9 @@
 //! Scalable primitives for concurrent Rust.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 #[cfg(all(feature = "std", not(target_has_atomic = "64")))]
 compile_error!("feature `std` needs 64-bit atomics, which this target lacks: go without it");
 
@@ -63,7 +66,14 @@ pub use lockref::{Get, LockRef, LockRefGuard, Put, PutReturn};
 pub use name_bytes::NameBytes;
 pub use prim::Ordering;
 pub use qmutex::{QMutex, QMutexGuard};
-pub use qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
+#[cfg(all(feature = "lock_api", not(any(loom, shuttle))))]
+pub use qrwlock::RawQRwLock;
+pub use qrwlock::{
+    Announce, ByteCas, MappedQRwLockReadGuard, MappedQRwLockWriteGuard, OrBit, QRwLock,
+    QRwLockReadGuard, QRwLockWriteGuard, WordCas,
+};
+#[cfg(all(feature = "arc_lock", not(any(loom, shuttle))))]
+pub use qrwlock::{ArcQRwLockReadGuard, ArcQRwLockWriteGuard};
 pub use seqcount::{SeqCount, SeqLock, SeqLockRead, SeqLockWrite, SeqWrite};
 
 #[cfg(all(feature = "std", not(loom)))]

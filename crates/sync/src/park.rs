@@ -73,15 +73,35 @@ pub(crate) fn wake32(word: *const AtomicU32, n: u32) {
     imp::wake(word.cast(), n);
 }
 
-/// How a sleep with a deadline ended.
+/// Until when to wait; `None` for as long as it takes, which is all there is without a clock.
 #[cfg(feature = "std")]
+pub(crate) type Deadline = Option<Instant>;
+/// Until when to wait: without a clock, for as long as it takes.
+#[cfg(not(feature = "std"))]
+pub(crate) type Deadline = Option<core::convert::Infallible>;
+
+/// How a sleep with a deadline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "TimedOut means that sleeping on is not wanted"]
+#[cfg_attr(not(feature = "std"), allow(unreachable_pub, reason = "public with a clock"))]
 pub enum Sleep {
     /// Woken, or the word differs, or for no reason: look again.
     Over,
     /// The deadline has passed.
+    #[cfg_attr(not(feature = "std"), allow(dead_code, reason = "there is no clock"))]
     TimedOut,
+}
+
+/// Sleeps while `word` equals `expected`, but not beyond the deadline, if there is one.
+pub(crate) fn park32_within(word: &AtomicU32, expected: u32, deadline: Deadline) -> Sleep {
+    #[cfg(feature = "std")]
+    if let Some(deadline) = deadline {
+        return park32_until(word, expected, deadline);
+    }
+    #[cfg(not(feature = "std"))]
+    let _ = deadline;
+    park32(word, expected);
+    Sleep::Over
 }
 
 /// Sleeps while `word` equals `expected`, but not beyond `deadline`.

@@ -7,7 +7,7 @@
 //!
 //! # Word
 //! bit 0 WRITER: held exclusively · bit 1 WAITING: the head of the queue is a writer, nobody passes
-//! · bit 2 PARKED: the head sleeps · bits 3..31 readers · bit 31 too many readers
+//! · bit 8 PARKED: somebody sleeps at the gate · bits 9..31 readers · bit 31 too many readers
 //!
 //! # Reader
 //! Adds itself; was neither WRITER nor WAITING set, it is in. Else it takes itself out again, tries
@@ -17,11 +17,13 @@
 //! # Writer
 //! One compare-exchange if nobody is there. Else three rounds of pauses, then the queue. As head it
 //! sets WAITING at once and keeps it while it yields and sleeps: a writer that yields before it
-//! announced itself waits a thousand times longer than one that does not.
+//! announced itself waits a thousand times longer than one that does not. How it sets WAITING is the
+//! lock's second type parameter, see [`Announce`].
 //!
 //! # Fairness
 //! Passing others is possible only before queueing, a bounded number of times. The queue is
-//! strictly first come, first served.
+//! strictly first come, first served. Nested reads ([`QRwLock::read_nested`]) pass everybody but a
+//! writer who holds the lock, so many of them can starve writers.
 //!
 //! # Sleep
 //! Waiters behind the head sleep on their own nodes. The head cannot sleep on the word, which
@@ -35,22 +37,23 @@
 //!  sleeps while gate is 7: returns
 //! ```
 //! Had the subtraction come first, adding PARKED would have failed and H would have looked again.
+//! PARKED may be left over from one who gave up: the next unlock opens the gate for nobody.
 //!
 //! # Orderings
-//! - QR-1 write unlock (Release) -> a reader's add, or the head's second read of the word (Acquire)
+//! - QR-1 write unlock and downgrade (Release) -> a reader's add, or its second read of the word
+//!   (Acquire)
 //! - QR-2 read unlock and write unlock (Release) -> the compare-exchange that takes WRITER
 //!   (Acquire). On the exchange, not on the read before it: in between a reader can come and go,
 //!   and its reads would not be ordered before our writes
-//! - QR-3 the head reads `gate`, then sets PARKED (Release) -> the waker clears PARKED (Acquire),
-//!   then changes `gate`: the change is later than the head's read. The models do not see the lack
-//!   of it, since loom lets no read return a later write
-//! - QR-4 change of `gate` (Release) -> the head's read of it (Acquire): who has seen the change
-//!   has seen PARKED cleared, and sets it again before it sleeps
+//! - QR-3 change of `gate` (Release) -> the head's read of it (Acquire): who has seen the change
+//!   has seen PARKED cleared, and sets it again before it sleeps. So, too, a head that set the bit
+//!   read `gate` before the change that answers it, and does not sleep on that change's value
 //!
 //! # Distrust
-//! A thread that reads twice can wait for a writer that waits for it. The waker touches the lock
-//! after it unlocked, so never put it in an object that its own unlock may free. A panic unlocks
-//! and poisons nothing.
+//! A thread that reads twice can wait for a writer that waits for it: its inner read has to be
+//! [`QRwLock::read_nested`]. The waker touches the lock after it unlocked, so never put it in an
+//! object that its own unlock may free (the guards of `read_arc` and `write_arc` see to that). A
+//! panic unlocks and poisons nothing.
 //!
 //! # Source
 //! kernel qrwlock, with WAITING set by OR as since 2017 (the 2015 form, setting it only while no
@@ -58,26 +61,33 @@
 //! (1.6 times the best other lock at 2 threads, 3.8 times at 8 on 2 processors, 5 reads to 1
 //! write).
 
+mod announce;
+#[cfg(all(feature = "arc_lock", not(any(loom, shuttle))))]
+mod arc;
+mod guard;
+#[cfg(all(feature = "lock_api", not(any(loom, shuttle))))]
+mod lock_api;
+mod raw;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use announce::{Announce, ByteCas, OrBit, WordCas};
+#[cfg(all(feature = "arc_lock", not(any(loom, shuttle))))]
+pub use arc::{ArcQRwLockReadGuard, ArcQRwLockWriteGuard};
+pub use guard::{
+    MappedQRwLockReadGuard, MappedQRwLockWriteGuard, QRwLockReadGuard, QRwLockWriteGuard,
+};
+#[cfg(all(feature = "lock_api", not(any(loom, shuttle))))]
+pub use raw::RawQRwLock;
+#[cfg(not(all(feature = "lock_api", not(any(loom, shuttle)))))]
+use raw::RawQRwLock;
+
 use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
+#[cfg(feature = "std")]
+use std::time::{Duration, Instant};
 
-use crate::backoff::{Backoff, Turn};
-use crate::mcs::McsQueue;
-use crate::park::{park32, wake32};
-use crate::prim::Ordering::{Acquire, Relaxed, Release};
-use crate::prim::{AtomicU32, const_fn};
-use crate::stats::{self, Event};
-
-const WRITER: u32 = 1;
-const WAITING: u32 = 1 << 1;
-const PARKED: u32 = 1 << 2;
-const READER: u32 = 1 << 3;
-/// 2^28 readers: a leak of guards, not a crowd.
-const TOO_MANY: u32 = 1 << 31;
-/// The count of readers, the bit that says there are too many included.
-const READERS: u32 = !(READER - 1);
+use crate::prim::const_fn;
 
 /// A fair, sleeping reader-writer lock. Sixteen bytes beside its value.
 ///
@@ -92,31 +102,40 @@ const READERS: u32 = !(READER - 1);
 ///
 /// # Invariants
 /// `value` is reached mutably only between a compare-exchange that set WRITER from a word without
-/// readers and the subtraction that clears it, and shared only by a thread that is counted as a
+/// readers and the operation that clears it, and shared only by a thread that is counted as a
 /// reader in a word without WRITER (QR-1, QR-2).
-pub struct QRwLock<T: ?Sized> {
-    word: AtomicU32,
-    /// Where the head of the queue sleeps: changes with every wake-up.
-    gate: AtomicU32,
-    queue: McsQueue,
+pub struct QRwLock<T: ?Sized, S = OrBit> {
+    raw: RawQRwLock<S>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: by the invariant readers share `&T` (so `T: Sync`), and writers hand the value from
 // thread to thread (so `T: Send`).
-unsafe impl<T: ?Sized + Send + Sync> Sync for QRwLock<T> {}
+unsafe impl<T: ?Sized + Send + Sync, S> Sync for QRwLock<T, S> {}
 
 impl<T> QRwLock<T> {
     const_fn! {
         /// An unlocked lock around `value`.
         #[must_use]
         pub fn new(value: T) -> Self {
-            Self {
-                word: AtomicU32::new(0),
-                gate: AtomicU32::new(0),
-                queue: McsQueue::new(),
-                value: UnsafeCell::new(value),
-            }
+            Self { raw: RawQRwLock::unlocked(), value: UnsafeCell::new(value) }
+        }
+    }
+}
+
+impl<T, S: Announce> QRwLock<T, S> {
+    const_fn! {
+        /// An unlocked lock around `value` whose writers announce themselves in a way of your choice.
+        ///
+        /// ```
+        /// use vfscale_sync::{ByteCas, QRwLock};
+        ///
+        /// let as_in_2015: QRwLock<u32, ByteCas> = QRwLock::with_announce(1);
+        /// assert_eq!(*as_in_2015.read(), 1);
+        /// ```
+        #[must_use]
+        pub fn with_announce(value: T) -> Self {
+            Self { raw: RawQRwLock::unlocked(), value: UnsafeCell::new(value) }
         }
     }
 
@@ -126,202 +145,116 @@ impl<T> QRwLock<T> {
     }
 }
 
-impl<T: ?Sized> QRwLock<T> {
+impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// Locks shared, with others who read. Not twice in one thread: a writer may come in between.
     ///
     /// # Panics
-    /// If more than 2^28 read guards exist: they were leaked.
+    /// If more than 2^22 read guards exist: they were leaked.
     #[inline]
-    pub fn read(&self) -> QRwLockReadGuard<'_, T> {
-        stats::count(Event::QrwlockRead);
-        // QR-1 Acquire: what the writers before us wrote.
-        let old = self.word.fetch_add(READER, Acquire);
-        if old & (WRITER | WAITING | TOO_MANY) != 0 {
-            self.read_slow(old);
-        }
-        QRwLockReadGuard { lock: self }
+    pub fn read(&self) -> QRwLockReadGuard<'_, T, S> {
+        self.raw.read();
+        QRwLockReadGuard::of(self)
     }
 
-    #[cold]
-    fn read_slow(&self, old: u32) {
-        self.unlock_shared();
-        assert!(old & TOO_MANY == 0, "QRwLock: 2^28 read guards exist; they were leaked");
-        stats::count(Event::QrwlockContended);
-        let mut backoff = Backoff::new();
-        while backoff.pause() == Turn::Again {
-            if self.try_add_reader() {
-                return;
-            }
-        }
-        self.queue.at_head(|| {
-            // Nobody but the head sets WAITING, so only WRITER can be in the way, and once it is
-            // gone no writer passes our count.
-            // QR-1 Acquire: what the writers before us wrote, if none is in.
-            let old = self.word.fetch_add(READER, Acquire);
-            if old & WRITER != 0 {
-                let _ = self.await_clear(WRITER);
-                // QR-1 Acquire: as above, now that none is in. No fence, which the thread sanitizer
-                // would not see.
-                self.word.load(Acquire);
-            }
-        });
+    /// Locks shared, past a writer who waits: for a thread that may hold the lock shared already, and
+    /// would wait for a writer that waits for it. Waits only for a writer who holds the lock.
+    ///
+    /// # Panics
+    /// If more than 2^22 read guards exist: they were leaked.
+    #[inline]
+    pub fn read_nested(&self) -> QRwLockReadGuard<'_, T, S> {
+        self.raw.read_nested();
+        QRwLockReadGuard::of(self)
     }
 
     /// Locks exclusively.
     #[inline]
-    pub fn write(&self) -> QRwLockWriteGuard<'_, T> {
-        stats::count(Event::QrwlockWrite);
-        // QR-2 Acquire: reads and writes of all holders before us.
-        if self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
-            self.write_slow();
-        }
-        QRwLockWriteGuard { lock: self, exclusive: PhantomData }
-    }
-
-    #[cold]
-    fn write_slow(&self) {
-        stats::count(Event::QrwlockContended);
-        let mut backoff = Backoff::new();
-        while backoff.spin() {
-            if self.try_set_writer() {
-                return;
-            }
-        }
-        self.queue.at_head(|| {
-            // Relaxed: the bit carries no data, it only keeps readers out.
-            self.word.fetch_or(WAITING, Relaxed);
-            loop {
-                let seen = self.await_clear(WRITER | READERS);
-                // This also clears WAITING, and PARKED, which concerned us.
-                // QR-2 Acquire: reads and writes of all holders before us.
-                if self.word.compare_exchange_weak(seen, WRITER, Acquire, Relaxed).is_ok() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// The head of the queue waits until none of `bits` is set; answers the word it saw then.
-    fn await_clear(&self, bits: u32) -> u32 {
-        let mut backoff = Backoff::new();
-        loop {
-            // QR-4 Acquire: if this change was made after PARKED was cleared, the next line sees it
-            // cleared.
-            let gate = self.gate.load(Acquire);
-            // Relaxed: the caller acquires, a reader by a second read (QR-1), a writer by its
-            // exchange (QR-2).
-            let seen = self.word.load(Relaxed);
-            if seen & bits == 0 {
-                return seen;
-            }
-            if backoff.pause() == Turn::Again {
-                continue;
-            }
-            if seen & PARKED == 0 {
-                // QR-3 Release: our read of `gate` comes before the waker's change of it.
-                let parked = self.word.compare_exchange(seen, seen | PARKED, Release, Relaxed);
-                if parked.is_err() {
-                    continue;
-                }
-            }
-            stats::count(Event::QrwlockPark);
-            park32(&self.gate, gate);
-        }
+    pub fn write(&self) -> QRwLockWriteGuard<'_, T, S> {
+        self.raw.write();
+        QRwLockWriteGuard::of(self)
     }
 
     /// Locks shared if that is possible now.
     #[inline]
-    pub fn try_read(&self) -> Option<QRwLockReadGuard<'_, T>> {
-        self.try_add_reader().then(|| QRwLockReadGuard { lock: self })
-    }
-
-    /// Reads before it writes, so that one who may not enter does not disturb.
-    fn try_add_reader(&self) -> bool {
-        // Relaxed: the exchange below re-checks it.
-        let seen = self.word.load(Relaxed);
-        if seen & (WRITER | WAITING | TOO_MANY) != 0 {
-            return false;
-        }
-        // QR-1 Acquire: what the writers before us wrote.
-        let old = self.word.fetch_add(READER, Acquire);
-        if old & (WRITER | WAITING | TOO_MANY) != 0 {
-            self.unlock_shared();
-            return false;
-        }
-        true
+    pub fn try_read(&self) -> Option<QRwLockReadGuard<'_, T, S>> {
+        self.raw.try_read().then(|| QRwLockReadGuard::of(self))
     }
 
     /// Locks exclusively if that is possible now.
     #[inline]
-    pub fn try_write(&self) -> Option<QRwLockWriteGuard<'_, T>> {
-        self.try_set_writer().then(|| QRwLockWriteGuard { lock: self, exclusive: PhantomData })
+    pub fn try_write(&self) -> Option<QRwLockWriteGuard<'_, T, S>> {
+        self.raw.try_write().then(|| QRwLockWriteGuard::of(self))
     }
 
-    fn try_set_writer(&self) -> bool {
-        // Relaxed: the compare-exchange re-checks it.
-        let mut seen = self.word.load(Relaxed);
-        // PARKED may be left over from a head that has gone, or belong to one that is about to
-        // look: it stays.
-        while seen & !PARKED == 0 {
-            // QR-2 Acquire: reads and writes of all holders before us.
-            match self.word.compare_exchange_weak(seen, seen | WRITER, Acquire, Relaxed) {
-                Ok(_) => return true,
-                Err(fresh) => seen = fresh,
-            }
+    /// Locks shared if that is possible before `deadline`. Queues like every other; who gives up leaves
+    /// the queue as it was.
+    ///
+    /// # Panics
+    /// As [`QRwLock::read`].
+    #[cfg(feature = "std")]
+    pub fn try_read_until(&self, deadline: Instant) -> Option<QRwLockReadGuard<'_, T, S>> {
+        self.raw.read_until(deadline).then(|| QRwLockReadGuard::of(self))
+    }
+
+    /// Locks exclusively if that is possible before `deadline`. Queues like every other, and holds
+    /// readers off while it waits at the head.
+    #[cfg(feature = "std")]
+    pub fn try_write_until(&self, deadline: Instant) -> Option<QRwLockWriteGuard<'_, T, S>> {
+        self.raw.write_until(deadline).then(|| QRwLockWriteGuard::of(self))
+    }
+
+    /// Locks shared if that is possible within `timeout`; one too long for the clock is no limit.
+    ///
+    /// # Panics
+    /// As [`QRwLock::read`].
+    #[cfg(feature = "std")]
+    pub fn try_read_for(&self, timeout: Duration) -> Option<QRwLockReadGuard<'_, T, S>> {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.try_read_until(deadline),
+            None => Some(self.read()),
         }
-        false
+    }
+
+    /// Locks exclusively if that is possible within `timeout`; one too long for the clock is no limit.
+    #[cfg(feature = "std")]
+    pub fn try_write_for(&self, timeout: Duration) -> Option<QRwLockWriteGuard<'_, T, S>> {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.try_write_until(deadline),
+            None => Some(self.write()),
+        }
     }
 
     /// Whether somebody was waiting a moment ago: time for a long holder to let go.
     #[must_use]
     pub fn is_contended(&self) -> bool {
-        self.queue.is_busy()
+        self.raw.is_contended()
+    }
+
+    /// Whether somebody held it a moment ago, shared or exclusively.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.raw.is_locked()
     }
 
     /// The value, without locking.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
-
-    #[inline]
-    fn unlock_shared(&self) {
-        // QR-2 Release: our reads come before the next writer's writes.
-        let old = self.word.fetch_sub(READER, Release);
-        // A sleeping head that is a writer waits for the last reader; one that is a reader counts
-        // itself, so never sees this.
-        if old & (READERS | PARKED) == READER | PARKED {
-            self.wake_head();
-        }
-    }
-
-    #[inline]
-    fn unlock_exclusive(&self) {
-        // Readers may be adding and subtracting themselves in the same word, so not a store.
-        // QR-1, QR-2 Release: our writes.
-        let old = self.word.fetch_sub(WRITER, Release);
-        if old & PARKED != 0 {
-            self.wake_head();
-        }
-    }
-
-    #[cold]
-    fn wake_head(&self) {
-        // QR-3 Acquire: the head read `gate` before it set the bit.
-        if self.word.fetch_and(!PARKED, Acquire) & PARKED != 0 {
-            // QR-4 Release: PARKED is cleared.
-            self.gate.fetch_add(1, Release);
-            wake32(&raw const self.gate, 1);
-        }
-    }
 }
 
-impl<T: Default> Default for QRwLock<T> {
+impl<T: Default, S: Announce> Default for QRwLock<T, S> {
     fn default() -> Self {
-        Self::new(T::default())
+        Self::with_announce(T::default())
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for QRwLock<T> {
+impl<T> From<T> for QRwLock<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, S: Announce> fmt::Debug for QRwLock<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("QRwLock");
         match self.try_read() {
@@ -331,77 +264,3 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for QRwLock<T> {
         out.finish()
     }
 }
-
-/// Shared access to the value of a [`QRwLock`].
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct QRwLockReadGuard<'a, T: ?Sized> {
-    lock: &'a QRwLock<T>,
-}
-
-impl<T: ?Sized> Deref for QRwLockReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so we are counted and WRITER is not set (invariant of
-        // `QRwLock`).
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for QRwLockReadGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.lock.unlock_shared();
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for QRwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// Exclusive access to the value of a [`QRwLock`].
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct QRwLockWriteGuard<'a, T: ?Sized> {
-    lock: &'a QRwLock<T>,
-    /// A guard lends its `T`, so it may be sent or shared only as `&mut T` may.
-    exclusive: PhantomData<&'a mut T>,
-}
-
-impl<T: ?Sized> Deref for QRwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&self` rules
-        // out our own `&mut T`.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for QRwLockWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so WRITER is ours (invariant of `QRwLock`), and `&mut self`
-        // makes this the only borrow.
-        unsafe { &mut *self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for QRwLockWriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.lock.unlock_exclusive();
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for QRwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;
