@@ -89,7 +89,7 @@ impl Node {
 ///
 /// # Invariants
 /// Every node that `tail` or a `next` leads to lives: it belongs to a thread inside
-/// [`McsQueue::at_head`], which neither returns nor frees it before no pointer leads to it any more,
+/// [`McsQueue::at_head_within`], which neither returns nor frees it before no pointer leads to it any more,
 /// or it is an abandoned one, on the heap, that the head in front of it has not come to yet.
 #[derive(Debug)]
 pub(crate) struct McsQueue {
@@ -116,17 +116,22 @@ impl McsQueue {
     }
 
     /// Waits for its turn, runs `f` as the head, and passes the place on (also when `f` panics).
-    /// `None`, without running `f`, if its turn did not come before the deadline.
-    pub(crate) fn at_head<R>(&self, deadline: Deadline, f: impl FnOnce() -> R) -> Option<R> {
+    pub(crate) fn at_head<R>(&self, f: impl FnOnce() -> R) -> R {
+        let node = Node::new();
+        // Without a deadline every wait ends at the head.
+        let _ = self.wait(&node, None);
+        let _turn = Turn { queue: self, node: &node };
+        f()
+    }
+
+    /// As `at_head`, or `None`, without running `f`, if its turn did not come before the deadline.
+    pub(crate) fn at_head_within<R>(&self, deadline: Deadline, f: impl FnOnce() -> R) -> Option<R> {
         #[cfg(feature = "std")]
         if deadline.is_some() {
             return self.at_head_in_time(deadline, f);
         }
-        let node = Node::new();
-        // Without a deadline every wait ends at the head.
-        let _ = self.wait(&node, deadline);
-        let _turn = Turn { queue: self, node: &node };
-        Some(f())
+        let _ = deadline;
+        Some(self.at_head(f))
     }
 
     #[cfg(feature = "std")]

@@ -89,7 +89,7 @@ impl<S: Announce> RawQRwLock<S> {
             }
         }
         self.queue
-            .at_head(deadline, || self.read_ignoring_waiting(deadline))
+            .at_head_within(deadline, || self.read_ignoring_waiting(deadline))
             .unwrap_or(Err(TimedOut))
     }
 
@@ -176,7 +176,9 @@ impl<S: Announce> RawQRwLock<S> {
                 return Ok(());
             }
         }
-        self.queue.at_head(deadline, || self.write_as_head(deadline)).unwrap_or(Err(TimedOut))
+        self.queue
+            .at_head_within(deadline, || self.write_as_head(deadline))
+            .unwrap_or(Err(TimedOut))
     }
 
     fn write_as_head(&self, deadline: Deadline) -> Result<(), TimedOut> {
