@@ -141,8 +141,9 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
         }
     }
 
+    /// [`Combining::run`], after the first look at the lock.
     #[cold]
-    fn run_slow(&self, op: S::Op) -> bool {
+    pub(crate) fn run_slow(&self, op: S::Op) -> bool {
         if self.lock.lock_for_a_while() {
             stats::count(Event::ListDirect);
             return self.guard().apply(op);

@@ -15,6 +15,7 @@ mod biased;
 #[cfg(all(feature = "std", loom))]
 #[doc(hidden)]
 pub mod biased;
+mod combiner;
 pub mod combining;
 #[cfg(feature = "std")]
 mod counted;
@@ -48,6 +49,13 @@ pub mod rcu;
 #[cfg(all(feature = "std", not(loom)))]
 mod region;
 mod seqcount;
+#[cfg(not(loom))]
+mod shard_mark;
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod shard_mark;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod sharded_list;
 pub mod stats;
 #[cfg(all(feature = "std", not(loom)))]
 mod thread_slot;
@@ -55,6 +63,7 @@ pub mod wait;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod walked_list;
 
+pub use combiner::Combiner;
 #[cfg(feature = "std")]
 pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};
 #[cfg(feature = "std")]
@@ -84,5 +93,8 @@ pub use held::{Held, HeldSlot};
 pub use id_list::{IdLinks, IdList, ListAdapter};
 #[cfg(all(feature = "std", not(loom)))]
 pub use pool::{Fresh, Pool, Slot};
+pub use shard_mark::ShardMark;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use sharded_list::{ShardedAdapter, ShardedCursor, ShardedList};
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub use walked_list::WalkedList;

@@ -13,6 +13,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_common::check;
+use vfscale_sync::Combiner;
 use vfscale_sync::combining::{Apply, Combining};
 
 /// A sum that loom watches, and a copy of it that is read without the lock, as a slot's links are.
@@ -101,5 +102,52 @@ fn a_borrower_in_the_queue() {
         first.join().unwrap();
         whole.join().unwrap();
         assert_eq!(total(&shared), 273);
+    });
+}
+
+/// A number on one thread's stack that another reaches.
+struct Lent(UnsafeCell<u32>);
+
+// SAFETY: only reached by the closure while its owner waits, and by the owner otherwise; loom fails
+// if it is not so.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    fn get(&self) -> u32 {
+        // SAFETY: see the type.
+        self.0.with(|number| unsafe { *number })
+    }
+
+    fn set(&self, n: u32) {
+        // SAFETY: see the type.
+        self.0.with_mut(|number| unsafe { *number = n });
+    }
+}
+
+/// Closures go with the node and their answers come back with DONE: loom watches both, on the
+/// stacks of the threads that wait.
+#[test]
+fn closures_and_answers_cross_threads() {
+    check("closures_and_answers_cross_threads", Some(2), || {
+        let sum = Arc::new(Combiner::<_, 1>::new(0_u32));
+        let add = |sum: &Combiner<u32, 1>, n: u32| {
+            let (given, taken) = (Lent(UnsafeCell::new(n)), Lent(UnsafeCell::new(0)));
+            let after = sum.run(|sum| {
+                *sum += given.get();
+                taken.set(n);
+                *sum
+            });
+            assert_eq!(taken.get(), n);
+            assert_ne!(after & n, 0);
+        };
+        let others = [1, 16].map(|n| {
+            let sum = sum.clone();
+            thread::spawn(move || add(&sum, n))
+        });
+        add(&sum, 256);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(sum.run_here(|sum| *sum), 273);
     });
 }
