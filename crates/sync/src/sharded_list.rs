@@ -203,6 +203,8 @@ impl<'a, T: Slot, A: ListAdapter<T>> LockedList<T, A> for &'a QMutex<WalkedList<
     }
 }
 
+type PartWalk<'a, T, A> = Walk<T, A, &'a QMutex<WalkedList<T, A>>>;
+
 /// A walk over a [`ShardedList`], part by part. Holds the lock of the part it is in, but for
 /// [`ShardedCursor::unlocked`]; none before the first slot and after the last.
 ///
@@ -228,7 +230,7 @@ pub struct ShardedCursor<'a, T: Slot, A: ShardedAdapter<T>, const SHARDS: usize 
     list: &'a ShardedList<T, A, SHARDS>,
     /// The part that `walk` is in, or the next one.
     number: usize,
-    walk: Option<Walk<T, A, &'a QMutex<WalkedList<T, A>>>>,
+    walk: Option<PartWalk<'a, T, A>>,
 }
 
 impl<T: Slot, A: ShardedAdapter<T>, const SHARDS: usize> ShardedCursor<'_, T, A, SHARDS> {
