@@ -15,6 +15,12 @@ mod biased;
 #[cfg(all(feature = "std", loom))]
 #[doc(hidden)]
 pub mod biased;
+#[cfg(all(feature = "std", not(loom)))]
+#[expect(unreachable_pub, reason = "public under a model, which brings its own rows")]
+mod biased_rwlock;
+#[cfg(all(feature = "std", loom))]
+#[doc(hidden)]
+pub mod biased_rwlock;
 mod combiner;
 pub mod combining;
 #[cfg(feature = "std")]
@@ -63,6 +69,8 @@ pub mod wait;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod walked_list;
 
+#[cfg(all(feature = "std", not(loom)))]
+pub use biased_rwlock::{BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard};
 pub use combiner::Combiner;
 #[cfg(feature = "std")]
 pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};

@@ -236,6 +236,13 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
         self.raw.is_locked()
     }
 
+    /// Where the value is, for a lock that is built on this one.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.value.get()
+    }
+
     /// The value, without locking.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
