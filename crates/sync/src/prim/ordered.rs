@@ -10,7 +10,7 @@
 //! accesses then depend on each other in the eyes of the search, which tries them in every order;
 //! what a read may return is still loom's to say.
 //!
-//! Each ordering passes through [`super::weaken`] with the place that asked for it.
+//! An atomic that ends is written to once more, see `ends`. Each ordering passes through [`super::weaken`] with the place that asked for it.
 
 use core::fmt;
 use core::panic::Location;
@@ -91,9 +91,26 @@ macro_rules! ordered {
     };
 }
 
+/// The end of an atomic is a plain write to its memory: every access by another thread has to come before it. So loom sees a
+/// node that is touched after its owner was told to go, and a count whose last drop acquires nothing. (Not for flags, whose
+/// loom type cannot do it.)
+macro_rules! ends {
+    ($name:ident $(<$param:ident>)?) => {
+        impl $(<$param>)? Drop for $name $(<$param>)? {
+            fn drop(&mut self) {
+                // A schedule that failed is over already.
+                if !std::thread::panicking() {
+                    self.word.with_mut(|_| {});
+                }
+            }
+        }
+    };
+}
+
 macro_rules! ordered_number {
     ($name:ident, $value:ty) => {
         ordered!($name, $value);
+        ends!($name);
 
         #[allow(dead_code, reason = "the whole interface, whoever uses which part")]
         impl $name {
@@ -127,6 +144,7 @@ macro_rules! ordered_number {
 
 ordered!(AtomicBool, bool);
 ordered!(AtomicPtr<T>, *mut T);
+ends!(AtomicPtr<T>);
 ordered_number!(AtomicU32, u32);
 ordered_number!(AtomicU64, u64);
 ordered_number!(AtomicUsize, usize);
