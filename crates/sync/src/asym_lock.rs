@@ -195,6 +195,7 @@ impl AsymLock {
             0
         } else {
             // AL-1 Release: what the lock guards. AL-3 Acquire: the flag, if we are told of it.
+            // unmodelled acquire: the flag is taken back by a read-modify-write, which under loom always finds the newest.
             self.word.swap(free, AcqRel)
         };
         // AL-2: free, light, read. Light means for the compiler alone: either the sleeper has the

@@ -84,7 +84,7 @@ impl<T> Biased<T> {
     #[cold]
     fn give_way(&self) {
         loop {
-            // BL-2 Release.
+            // BL-2 Release. unmodelled release: under a model the light barrier before it is a full one, and releases.
             self.busy.store(0, Ordering::Release);
             while self.stolen.load(Ordering::Relaxed) != 0 {
                 yield_now();
@@ -102,7 +102,7 @@ impl<T> Biased<T> {
     /// Lends the value to any thread; the owner waits meanwhile. `f` should be short, and must not come back here: it would
     /// wait for itself.
     pub fn steal<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // BL-3 Acquire: after what the last thief did.
+        // BL-3 Acquire: after what the last thief did. unmodelled acquire: the barrier that follows does it too.
         while self.stolen.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             yield_now();
         }

@@ -326,8 +326,8 @@ fn settle<Op>(node: *const Node<Op>, phase: u32) -> Option<*const AtomicU32> {
     // the head alone settles it, once.
     let address = unsafe { &raw const (*node).phase };
     // SAFETY: as above.
-    // CB-3 AcqRel: the operation and all that the head did.
-    let old = unsafe { (*address).swap(phase, AcqRel) };
+    // CB-3 Release: the operation and all that the head did.
+    let old = unsafe { (*address).swap(phase, Release) };
     (old == phase::PARKED).then_some(address)
 }
 

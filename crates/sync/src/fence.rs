@@ -21,6 +21,8 @@
 //! are real `fence(SeqCst)`. Going from the second form to the first is always right: a side that still issues a full fence
 //! does more than it must.
 
+// unmodelled file: how the system's barrier is chosen; under a model both sides are full fences.
+
 use crate::prim::{Ordering, fence};
 
 #[cfg(not(any(loom, shuttle)))]

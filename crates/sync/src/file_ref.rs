@@ -51,7 +51,7 @@
 //! kernel file_ref (2024), which met the wish of the fget thread (2020) whose split form was
 //! refused; `tests/loom_refuted_fget.rs` keeps that form, failing.
 
-use crate::prim::Ordering::{AcqRel, Relaxed, Release, SeqCst};
+use crate::prim::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::prim::{AtomicU64, const_fn};
 use crate::rcu::Guard;
 use crate::stats::{self, Event};
@@ -119,6 +119,7 @@ impl FileRef {
     #[inline]
     pub fn get(&self) -> GetFile {
         // FR-2 SeqCst: before the caller reads the table again. FR-3, its Acquire half.
+        // unmodelled seqcst: loom keeps no one order of SeqCst accesses.
         if is_negative(self.0.fetch_add(1, SeqCst).wrapping_add(1)) {
             return GetFile::Dead;
         }
@@ -134,7 +135,7 @@ impl FileRef {
     pub fn put(&self, _guard: &Guard) -> PutFile {
         stats::count(Event::FilePut);
         // FR-1 Release: our uses. FR-2: whoever reads the count in one order with the gets does so
-        // with SeqCst.
+        // with SeqCst. unmodelled seqcst: as in `get`; its Acquire half serves nobody else.
         let left = self.0.fetch_sub(1, SeqCst).wrapping_sub(1);
         if is_negative(left) { self.put_slow(left) } else { PutFile::StillLive }
     }
@@ -144,7 +145,7 @@ impl FileRef {
         if left == NOREF {
             // FR-1 Acquire: everybody's uses. Once only: a failure means that somebody took a
             // reference meanwhile, and answers for it.
-            return match self.0.compare_exchange(NOREF, DEAD, AcqRel, Relaxed) {
+            return match self.0.compare_exchange(NOREF, DEAD, Acquire, Relaxed) {
                 Ok(_) => PutFile::Last,
                 Err(_) => PutFile::StillLive,
             };
@@ -167,7 +168,7 @@ impl FileRef {
     /// How many references there were a moment ago; 0 also for an object that may live again.
     #[must_use]
     pub fn count(&self) -> u64 {
-        // FR-2 SeqCst: a closer who cleared a table's entry counts the gets that found it.
+        // FR-2 SeqCst: a closer who cleared a table's entry counts the gets that found it. unmodelled seqcst: as in `get`.
         let word = self.0.load(SeqCst);
         if word >= RELEASED { 0 } else { word + 1 }
     }

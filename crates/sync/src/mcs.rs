@@ -220,8 +220,7 @@ impl McsQueue {
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             // MQ-3 Release: what we did as head, for who finds the queue empty (its swap is MQ-1's
-            // Acquire). unmodelled release: what a head does for the next, such as taking back WAITING,
-            // it does by read-modify-writes, which a model keeps in the order of its schedule.
+            // Acquire).
             if self.tail.compare_exchange(pointer(node), ptr::null_mut(), Release, Relaxed).is_ok()
             {
                 return next;

@@ -22,6 +22,8 @@
 //! # Orderings
 //! - POOL-1 `ready` (Release, after the slots are made) -> `slot` (Acquire): a slot is whole before an id can reach it.
 
+// unmodelled file: slots live in statics, which loom does not have; ThreadSanitizer and `tests/soak.rs` look at it.
+
 use crate::Id;
 use crate::biased::Biased;
 use crate::mutex::{Mutex, MutexGuard};

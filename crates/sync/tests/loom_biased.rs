@@ -66,6 +66,26 @@ fn two_thieves_exclude_each_other() {
     check("two_thieves_exclude_each_other", Some(2), || race(2, 0));
 }
 
+/// A thief that comes again finds an owner that gave way and is coming back.
+#[test]
+fn a_thief_comes_again() {
+    check("a_thief_comes_again", Some(4), || {
+        let biased = Arc::new(Biased::new(Inside::new()));
+        let thief = {
+            let biased = biased.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    biased.steal(|inside| inside.visit());
+                }
+            })
+        };
+        // SAFETY: the only caller.
+        unsafe { biased.own(|inside| inside.visit()) };
+        thief.join().unwrap();
+        assert_eq!(biased.steal(|inside| inside.visits()), 3);
+    });
+}
+
 /// The same protocol written out, with one part of it wrong.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {

@@ -160,3 +160,25 @@ fn a_found_object_is_whole() {
         maker.join().unwrap();
     });
 }
+
+/// CT-1: who takes an object out of its link sees it whole, and may end it.
+#[test]
+fn a_replaced_object_is_whole() {
+    check("a_replaced_object_is_whole", None, || {
+        let link = Arc::new(CountedLink::empty());
+        let (deaths, maker) = {
+            let link = link.clone();
+            let (thing, deaths) = thing(AtZero::Stays);
+            let maker = thread::spawn(move || {
+                // SAFETY: nobody knows it yet.
+                thing.body.with_mut(|body| unsafe { *body = 1 });
+                link.set(Some(&thing), &rcu::pin());
+            });
+            (deaths, maker)
+        };
+        link.set(None, &rcu::pin());
+        maker.join().unwrap();
+        link.set(None, &rcu::pin());
+        assert_eq!(deaths.load(Relaxed), 1);
+    });
+}

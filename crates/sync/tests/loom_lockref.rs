@@ -167,3 +167,40 @@ fn the_sleep_bit_is_handed_on() {
         object.refs.lock().with(|value| assert_eq!(unsafe { *value }, 3));
     });
 }
+
+/// LR-3: whoever gets a reference from a stale id sees what was written before the new life began; also if there are too many
+/// references to count them.
+#[test]
+fn a_reference_from_a_stale_id_sees_the_new_life() {
+    struct Slot {
+        refs: LockRef,
+        body: UnsafeCell<u32>,
+    }
+    // SAFETY: the model's question.
+    unsafe impl Sync for Slot {}
+    for count in [1, u32::MAX] {
+        let name = format!("a_reference_from_a_stale_id_sees_the_new_life, {count}");
+        check(&name, Some(3), move || {
+            let slot =
+                Arc::new(Slot { refs: LockRef::new(0, ()), body: UnsafeCell::new(DESTROYED) });
+            slot.refs.lock().mark_dead();
+            let finders: Vec<_> = (0..2)
+                .map(|_| {
+                    let slot = slot.clone();
+                    thread::spawn(move || {
+                        if slot.refs.get_not_dead() == Get::Taken {
+                            // SAFETY: the model's question.
+                            slot.body.with(|body| assert_eq!(unsafe { *body }, 7));
+                        }
+                    })
+                })
+                .collect();
+            // SAFETY: nobody has a reference.
+            slot.body.with_mut(|body| unsafe { *body = 7 });
+            slot.refs.reset(count);
+            for finder in finders {
+                finder.join().unwrap();
+            }
+        });
+    }
+}

@@ -71,7 +71,7 @@ fn three_lock() {
 #[test]
 fn one_locks_twice() {
     for (form, new) in FORMS {
-        check(&format!("one_locks_twice, unlock by {form}"), None, move || {
+        check(&format!("one_locks_twice, unlock by {form}"), Some(4), move || {
             let mutex = Arc::new(new(Number::default()));
             let other = {
                 let mutex = mutex.clone();

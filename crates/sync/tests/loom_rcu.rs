@@ -182,6 +182,31 @@ fn a_shared_grace_period_began_after_the_snapshot() {
     check("a_shared_grace_period_began_after_the_snapshot", Some(2), || share(&World::new(1), 0));
 }
 
+/// RCU-3: the next grace period is enough for who held the writers' lock; that it is over is seen without the lock.
+#[test]
+fn the_next_grace_period_is_enough_under_the_lock() {
+    check("the_next_grace_period_is_enough_under_the_lock", Some(3), || {
+        let world = World::new(1);
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.section(0))
+        };
+        let (old, number) = {
+            let _lock = world.writers.lock().unwrap();
+            (world.shared.unlink(), world.domain.snapshot_locked())
+        };
+        let runner = {
+            let world = world.clone();
+            thread::spawn(move || world.grace_period())
+        };
+        if world.domain.is_complete(number) {
+            world.shared.free(old);
+        }
+        runner.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
 /// One less would do only if no grace period were between its barrier and its number.
 #[test]
 #[should_panic(expected = "Causality violation")]

@@ -142,7 +142,8 @@ fn fget(table: &Table, look_again: bool) -> Option<u32> {
     if seen == 0 || table.refs.get() == GetFile::Dead {
         return None;
     }
-    let got = table.identity.load(Acquire);
+    // Relaxed: the reference orders it (FR-3).
+    let got = table.identity.load(Relaxed);
     if look_again && table.entry.load(Acquire) != seen {
         // If that was the last one the file is ours to destroy, which nobody looks at here.
         let _ = table.refs.put(&guard);
@@ -168,7 +169,7 @@ fn close_and_reuse(look_again: bool) {
     };
     table.entry.store(0, Release);
     if table.refs.put(&rcu::pin()) == PutFile::Last {
-        table.identity.store(2, Release);
+        table.identity.store(2, Relaxed);
         table.refs.reset();
     }
     getter.join().unwrap();
@@ -369,7 +370,7 @@ fn count_of_zero(may_destroy: bool) {
     let looker = {
         let file = file.clone();
         thread::spawn(move || {
-            if may_destroy && file.refs.count() == 0 {
+            if file.refs.count() == 0 && may_destroy {
                 destroy(&file);
             }
         })

@@ -63,3 +63,24 @@ fn a_seqlock_orders_writers_and_exclusive_readers() {
         assert_eq!(shared.2.load(Relaxed), 2);
     });
 }
+
+/// SQ-1: who begins after an invalidation sees what was changed before it.
+#[test]
+fn an_invalidation_comes_after_the_change() {
+    check("an_invalidation_comes_after_the_change", None, || {
+        let shared = Arc::new((SeqCount::new(), AtomicU32::new(0)));
+        let changer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.1.store(1, Relaxed);
+                shared.0.invalidate();
+            })
+        };
+        let start = shared.0.begin();
+        let seen = shared.1.load(Relaxed);
+        if start != 0 && !shared.0.retry(start) {
+            assert_eq!(seen, 1, "begun after the invalidation, and saw what was before it");
+        }
+        changer.join().unwrap();
+    });
+}

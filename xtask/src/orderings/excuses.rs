@@ -59,11 +59,7 @@ impl Source {
             if line.code.starts_with("mod tests {") {
                 break;
             }
-            if !line
-                .code
-                .split(|c: char| !c.is_alphanumeric())
-                .any(|word| ORDERINGS.contains(&word))
-            {
+            if !names_ordering(&line.code) {
                 continue;
             }
             let start = self.start_of_statement(at);

@@ -16,6 +16,8 @@
 //! - HX-1 every store by the holder (Release) -> a reader's load (Acquire): nodes are whole before they can be found.
 //! - HX-4 the holder's last store (Release) -> the next holder's exchange (Acquire): the chain's links.
 
+// unmodelled file: as `hash_index/mod.rs`.
+
 use crate::backoff::{Backoff, Turn};
 use crate::prim::{AtomicU64, Ordering};
 use crate::{AtomicId, Id};

@@ -1,5 +1,7 @@
 //! A table of buckets, and the way to the one that replaces it.
 
+// unmodelled file: as `hash_index/mod.rs`.
+
 use super::bucket::Bucket;
 use crate::prim::{AtomicPtr, AtomicUsize, Ordering};
 use crate::rcu::Guard;

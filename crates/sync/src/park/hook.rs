@@ -6,6 +6,8 @@
 //! # Orderings
 //! - PH-1 registration (Release) -> use (Acquire): the parker
 
+// unmodelled file: for systems without `std`, where loom does not run; `tests/no_std.rs` drives it.
+
 use core::cell::UnsafeCell;
 
 use crate::prim::Ordering::{Acquire, Relaxed, Release};

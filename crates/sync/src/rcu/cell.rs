@@ -1,5 +1,7 @@
 //! An owned box, or nothing, that readers see whole while writers replace it.
 
+// unmodelled file: frees by way of the static registry; ThreadSanitizer and `tests/soak.rs` look at it.
+
 use super::Guard;
 use crate::prim::{AtomicPtr, Ordering};
 use std::mem::size_of;

@@ -70,6 +70,7 @@ impl Domain {
         // Relaxed load: we hold the writers' lock.
         let new = self.grace.load(Ordering::Relaxed) + 1;
         // RCU-4: only now, with the barrier passed, may a `snapshot` count this grace period as begun.
+        // unmodelled release: the barrier above releases too, in every form of it.
         self.grace.store(new, Ordering::Release);
         new
     }

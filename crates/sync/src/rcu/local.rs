@@ -1,5 +1,7 @@
 //! The running thread's side of the domain: sections, garbage, and what happens to it when the thread ends.
 
+// unmodelled file: a thread's own data, ended by the thread; ThreadSanitizer and `tests/rcu.rs` look at it. The protocol is in `domain.rs`.
+
 use super::defer::{Bag, Deferred, Sealed};
 use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
 use crate::mutex::Mutex;

@@ -4,6 +4,8 @@
 //! without asking whether a record still exists. The list is as long as the largest number of threads that were
 //! registered at one time.
 
+// unmodelled file: a static list of records; ThreadSanitizer and `tests/rcu.rs` look at it. The protocol is in `domain.rs`.
+
 use super::defer::Bag;
 use super::domain::{Domain, Reader};
 use crate::biased::Biased;
