@@ -65,6 +65,9 @@ pub(crate) fn build(checker: Checker, models: &[String]) -> Command {
     }
     command
         .env("RUSTFLAGS", format!("--cfg {}", checker.name()))
+        // To optimise across crates takes longer than all schedules of most models.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .env("CARGO_TARGET_DIR", target_dir().join(checker.name()));
     command
 }
