@@ -87,7 +87,8 @@ impl Row {
     #[inline]
     fn slot(&self, key: u64) -> Option<&AtomicU64> {
         let slot = &self.0[key as usize % SLOTS];
-        // BR-3 Acquire: after the reads of who used it last.
+        // BR-3 Acquire: after the reads of who used it last. unmodelled acquire: a model's light side is a
+        // real fence, which would do.
         (slot.load(Acquire) == NONE).then_some(slot)
     }
 }
@@ -201,7 +202,8 @@ impl<T: ?Sized> BiasedRwLock<T> {
         if self.bias.load(Acquire) == key {
             return Some(slot);
         }
-        // BR-3 Release: the reads of earlier notes in this slot.
+        // BR-3 Release: the reads of earlier notes in this slot. unmodelled release: a model's light side
+        // is a real fence, which would do.
         slot.store(NONE, Release);
         None
     }

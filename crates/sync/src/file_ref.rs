@@ -29,6 +29,12 @@
 //! T1 acts on the value that its own subtraction produced and tries the exchange once. To read the
 //! count again would judge another life of the object.
 //!
+//! # Several at once
+//! [`FileRef::get_many`] adds its number in one step; the same zones tell.
+//! [`FileRef::put_close`] is for who expects to be the last: an exchange from one reference to DEAD,
+//! one step instead of two, and worse than [`FileRef::put`] where others count at the same time. It
+//! never leaves the valid zone before it is decided, so it asks for no guard.
+//!
 //! # Memory
 //! A put that resurrects and a get that comes too late still touch the word, so the object must
 //! stay readable meanwhile: it lives in a type-stable pool or is freed after a grace period, gets
@@ -37,21 +43,31 @@
 //! compares the table's entry again after the get, and puts on a mismatch.
 //!
 //! # Orderings
-//! - FR-1 put (Release) -> the exchange NOREF to DEAD (Acquire): all uses come before the
-//!   destruction
-//! - FR-2 get (SeqCst) and the caller's second read of the table (SeqCst) -> a closer who clears
-//!   the entry (SeqCst) and then reads the count: one of the two sees the other
-//! - FR-3 `reset` (Release) -> get (Acquire half): the new life's fields
+//! - FR-1 put (Release) -> the exchange to DEAD (Acquire): all uses come before the destruction
+//! - FR-2 put (Release), after the closer has cleared the table's entry -> get (Acquire), before the
+//!   caller reads the entry again: a get that comes after the put sees the entry cleared. One that
+//!   comes before it has a reference that the put leaves alone
+//! - FR-3 `reset` (Release) -> get (Acquire): the new life's fields
 //!
 //! # Distrust
 //! [`FileRef::count`] answers 0 for an object that may live again. Only [`PutFile::Last`] allows
 //! destruction.
 //!
+//! # Beside it
+//! [`CasRef`]: the compare-exchange loop, exact, and slower as soon as two count at once.
+//! [`experimental::ReservedXchg`](crate::experimental::ReservedXchg): the form that the thread's
+//! replies proposed and nobody built, which blocks.
+//!
 //! # Source
 //! kernel file_ref (2024), which met the wish of the fget thread (2020) whose split form was
 //! refused; `tests/loom_refuted_fget.rs` keeps that form, failing.
 
-use crate::prim::Ordering::{Acquire, Relaxed, Release, SeqCst};
+mod cas;
+pub(crate) mod reserved;
+
+pub use cas::CasRef;
+
+use crate::prim::Ordering::{Acquire, Relaxed, Release};
 use crate::prim::{AtomicU64, const_fn};
 use crate::rcu::Guard;
 use crate::stats::{self, Event};
@@ -118,9 +134,18 @@ impl FileRef {
     /// The object must be readable: held, or found inside a read-side section.
     #[inline]
     pub fn get(&self) -> GetFile {
-        // FR-2 SeqCst: before the caller reads the table again. FR-3, its Acquire half.
-        // unmodelled seqcst: loom keeps no one order of SeqCst accesses.
-        if is_negative(self.0.fetch_add(1, SeqCst).wrapping_add(1)) {
+        self.get_many(1)
+    }
+
+    /// Takes `n` references if the object lives, all or none. Each has to be put.
+    ///
+    /// The object must be readable, as for [`FileRef::get`]. `n` is small so that not even a million
+    /// million refused calls add up to a way out of the dead zone.
+    #[inline]
+    pub fn get_many(&self, n: u16) -> GetFile {
+        let n = u64::from(n);
+        // FR-2 Acquire: before the caller reads the table again. FR-3 Acquire: the fields.
+        if is_negative(self.0.fetch_add(n, Acquire).wrapping_add(n)) {
             return GetFile::Dead;
         }
         stats::count(Event::FileGet);
@@ -131,27 +156,60 @@ impl FileRef {
     /// destroys.
     ///
     /// The guard keeps the word readable between the subtraction and the decision.
+    ///
+    /// # Panics
+    /// If the object is dead: a reference was dropped twice.
     #[inline]
     pub fn put(&self, _guard: &Guard) -> PutFile {
         stats::count(Event::FilePut);
-        // FR-1 Release: our uses. FR-2: whoever reads the count in one order with the gets does so
-        // with SeqCst. unmodelled seqcst: as in `get`; its Acquire half serves nobody else.
-        let left = self.0.fetch_sub(1, SeqCst).wrapping_sub(1);
+        // FR-1 Release: our uses. FR-2 Release: the entry that we cleared.
+        let left = self.0.fetch_sub(1, Release).wrapping_sub(1);
         if is_negative(left) { self.put_slow(left) } else { PutFile::StillLive }
+    }
+
+    /// Drops a reference that is probably the last. As [`FileRef::put`] otherwise.
+    ///
+    /// # Panics
+    /// If the object is dead: a reference was dropped twice.
+    pub fn put_close(&self) -> PutFile {
+        stats::count(Event::FilePut);
+        // Relaxed: the exchange re-checks it.
+        let mut seen = self.0.load(Relaxed);
+        while !is_negative(seen) {
+            let outcome = if seen == 0 {
+                // FR-1 Acquire: everybody's uses.
+                self.0.compare_exchange_weak(0, DEAD, Acquire, Relaxed).map(|_| PutFile::Last)
+            } else {
+                // FR-1 Release: our uses. FR-2 Release: the entry that we cleared.
+                self.0
+                    .compare_exchange_weak(seen, seen - 1, Release, Relaxed)
+                    .map(|_| PutFile::StillLive)
+            };
+            match outcome {
+                Ok(outcome) => return outcome,
+                Err(fresh) => seen = fresh,
+            }
+        }
+        self.put_lost(seen)
     }
 
     #[cold]
     fn put_slow(&self, left: u64) -> PutFile {
-        if left == NOREF {
-            // FR-1 Acquire: everybody's uses. Once only: a failure means that somebody took a
-            // reference meanwhile, and answers for it.
-            return match self.0.compare_exchange(NOREF, DEAD, Acquire, Relaxed) {
-                Ok(_) => PutFile::Last,
-                Err(_) => PutFile::StillLive,
-            };
+        if left != NOREF {
+            return self.put_lost(left);
         }
-        assert!(left < RELEASED, "FileRef::put on a dead object: a reference was dropped twice");
-        // Back to the middle: the count is lost anyway. Relaxed: nothing is published.
+        // FR-1 Acquire: everybody's uses. Once only: a failure means that somebody took a reference
+        // meanwhile, and answers for it.
+        match self.0.compare_exchange(NOREF, DEAD, Acquire, Relaxed) {
+            Ok(_) => PutFile::Last,
+            Err(_) => PutFile::StillLive,
+        }
+    }
+
+    /// A put of a count that is lost, or was dropped before.
+    fn put_lost(&self, word: u64) -> PutFile {
+        assert!(word < RELEASED, "FileRef: put on a dead object: a reference was dropped twice");
+        // Back to the middle. Relaxed: nothing is published.
         self.0.store(SATURATED, Relaxed);
         PutFile::StillLive
     }
@@ -168,8 +226,8 @@ impl FileRef {
     /// How many references there were a moment ago; 0 also for an object that may live again.
     #[must_use]
     pub fn count(&self) -> u64 {
-        // FR-2 SeqCst: a closer who cleared a table's entry counts the gets that found it. unmodelled seqcst: as in `get`.
-        let word = self.0.load(SeqCst);
+        // Relaxed: a hint.
+        let word = self.0.load(Relaxed);
         if word >= RELEASED { 0 } else { word + 1 }
     }
 }

@@ -68,6 +68,12 @@ pub mod stats;
 #[cfg(all(feature = "std", not(loom)))]
 mod thread_slot;
 pub mod wait;
+
+/// Forms that are kept for comparison, without a promise to keep them.
+#[cfg(feature = "std")]
+pub mod experimental {
+    pub use crate::file_ref::reserved::ReservedXchg;
+}
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod walked_list;
 
@@ -77,7 +83,7 @@ pub use combiner::Combiner;
 #[cfg(feature = "std")]
 pub use counted::{AtZero, Countable, Counted, CountedLink, Evict};
 #[cfg(feature = "std")]
-pub use file_ref::{FileRef, GetFile, PutFile};
+pub use file_ref::{CasRef, FileRef, GetFile, PutFile};
 pub use id::{AtomicId, Id};
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub use list_batch::{ListBatch, ListCursor, ListOp};

@@ -53,6 +53,45 @@ fn the_top_of_the_valid_zone_saturates_and_leaks() {
 }
 
 #[test]
+fn many_at_once_are_taken_or_none() {
+    let guard = rcu::pin();
+    let refs = FileRef::new();
+    assert_eq!((refs.get_many(300), refs.count()), (GetFile::Taken, 301));
+    assert_eq!((refs.get_many(0), refs.count()), (GetFile::Taken, 301));
+    for _ in 0..300 {
+        assert_eq!(refs.put(&guard), PutFile::StillLive);
+    }
+    assert_eq!(refs.put(&guard), PutFile::Last);
+    assert_eq!(refs.get_many(u16::MAX), GetFile::Dead);
+    assert_eq!(refs.get_many(1), GetFile::Dead);
+
+    let undecided = seeded(NOREF);
+    assert_eq!((undecided.get_many(3), undecided.count()), (GetFile::Taken, 3));
+    let nearly_full = seeded(i64::MAX.cast_unsigned() - 10);
+    assert_eq!(nearly_full.get_many(11), GetFile::Dead, "all or none");
+}
+
+#[test]
+fn who_expects_to_be_last_decides_in_one_step() {
+    let refs = FileRef::new();
+    assert_eq!(refs.get(), GetFile::Taken);
+    assert_eq!(refs.put_close(), PutFile::StillLive);
+    assert_eq!(refs.put_close(), PutFile::Last);
+    assert_eq!((refs.get(), refs.count()), (GetFile::Dead, 0));
+    let saturated = seeded(SATURATED + 5);
+    assert_eq!(saturated.put_close(), PutFile::StillLive);
+    assert_eq!(word(&saturated), SATURATED);
+}
+
+#[test]
+#[should_panic(expected = "dropped twice")]
+fn a_closing_put_of_the_dead_is_caught() {
+    let refs = FileRef::new();
+    assert_eq!(refs.put_close(), PutFile::Last);
+    let _ = refs.put_close();
+}
+
+#[test]
 #[should_panic(expected = "dropped twice")]
 fn a_put_of_the_dead_is_caught() {
     let guard = rcu::pin();

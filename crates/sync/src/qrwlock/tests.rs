@@ -307,6 +307,7 @@ fn r2_8_the_queue_is_first_come_first_served() {
     assert_eq!(lock.into_inner(), [0, 1, 2, 3, 4, 5]);
 }
 
+#[cfg(feature = "std")]
 #[test]
 fn a_time_limit_ends_a_wait_and_leaves_no_trace() {
     let lock = QRwLock::new(0);
@@ -332,6 +333,7 @@ fn a_time_limit_ends_a_wait_and_leaves_no_trace() {
 }
 
 /// Those in the middle of the queue give up; those behind are still served.
+#[cfg(feature = "std")]
 #[test]
 fn who_waits_behind_one_that_gave_up_is_served() {
     let lock = QRwLock::new(0);
@@ -360,6 +362,7 @@ fn who_waits_behind_one_that_gave_up_is_served() {
 }
 
 /// Deadlines that pass just as the turn comes, on more threads than processors.
+#[cfg(feature = "std")]
 #[test]
 fn deadlines_among_hand_overs_lose_nobody() {
     let lock = QRwLock::new(0u64);
@@ -482,6 +485,7 @@ fn owned_guards_keep_their_lock_alive() {
 }
 
 #[cfg(feature = "lock_api")]
+#[cfg(feature = "std")]
 #[test]
 fn code_written_against_lock_api_works() {
     use ::lock_api::{RwLock, RwLockWriteGuard};
