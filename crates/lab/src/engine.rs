@@ -1,11 +1,21 @@
-//! Turns, rounds and what they measured.
+//! Turns and rounds: who is measured when, and what is thrown away.
+//!
+//! In one round each arm has one turn; every second round goes backwards, `A B B A`, so a slow spell of the machine falls on all
+//! of them, and the n-th turns of two arms, taken within a second of each other, can be compared as a pair. A round in which others
+//! used the processors is thrown away and repeated, a bounded number of times. Before the first round each arm has a turn that does not
+//! count. Each turn makes a fresh object, so no arm lives off one lucky address.
 
+use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::machine;
+use crate::Error;
+use crate::machine::{self, Watch};
+use crate::numbers::jain;
+use crate::record::{Case, Row, Turn};
+use crate::sample::{Sample, Setup, Think, Worker};
 use crate::scenario::{Arm, Scenario};
 
 /// How much of everything.
@@ -13,107 +23,108 @@ use crate::scenario::{Arm, Scenario};
 pub(crate) struct Plan {
     /// Length of one turn.
     pub(crate) turn: Duration,
-    /// Turns of each arm.
+    /// Turns of each arm that count.
     pub(crate) rounds: u32,
-    /// The thread counts.
-    pub(crate) threads: Vec<usize>,
+    /// A round is thrown away if others used more than this share of the machine.
+    pub(crate) disturbance: f64,
 }
 
-/// One turn of one arm.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    /// Nanoseconds per operation of one thread, the mean over the threads.
-    pub(crate) ns: f64,
-    /// Operations per second of all threads together.
-    pub(crate) rate: f64,
-    /// The operations of the thread that got the fewest, as a share of an equal share.
-    pub(crate) worst_share: f64,
-}
-
-/// All turns of one arm with one number of threads.
+/// Whom a run tells how far it is, and who may end it.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) arm: &'static str,
-    pub(crate) threads: usize,
-    pub(crate) turns: Vec<Turn>,
+pub(crate) struct Control<'a> {
+    /// Set when the user wants no more.
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) progress: &'a indicatif::ProgressBar,
 }
 
-/// All rows of one scenario.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) scenario: &'static Scenario,
-    pub(crate) rows: Vec<Row>,
-}
-
-impl Row {
-    /// Lowest, middle and highest nanoseconds.
-    pub(crate) fn spread(&self) -> [f64; 3] {
-        let mut sorted: Vec<f64> = self.turns.iter().map(|turn| turn.ns).collect();
-        sorted.sort_by(f64::total_cmp);
-        [sorted[0], median(&sorted), sorted[sorted.len() - 1]]
-    }
-
-    /// Middle operations per second.
-    pub(crate) fn rate(&self) -> f64 {
-        let mut sorted: Vec<f64> = self.turns.iter().map(|turn| turn.rate).collect();
-        sorted.sort_by(f64::total_cmp);
-        median(&sorted)
-    }
-
-    /// The worst share of any turn.
-    pub(crate) fn worst_share(&self) -> f64 {
-        self.turns.iter().map(|turn| turn.worst_share).fold(1.0, f64::min)
-    }
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    } else {
-        sorted[middle]
-    }
-}
-
-/// Runs all arms with all thread counts. Every second pass goes through the arms backwards.
+/// Runs the arms of one scenario under one condition.
+///
+/// Stopped before its end it yields the rounds that were finished, perhaps none.
 pub(crate) fn run(
-    scenario: &'static Scenario,
+    scenario: &Scenario,
     arms: &[&'static Arm],
+    setup: (usize, u32),
     plan: &Plan,
-) -> Result<Outcome, String> {
-    let mut rows = Vec::new();
-    for &threads in &plan.threads {
-        let mut turns: Vec<Vec<Turn>> = arms.iter().map(|_| Vec::new()).collect();
-        for round in 0..plan.rounds {
-            let forwards: Vec<usize> = (0..arms.len()).collect();
-            let order: Vec<usize> =
-                if round % 2 == 0 { forwards } else { forwards.into_iter().rev().collect() };
-            for at in order {
-                turns[at].push(turn(arms[at], threads, plan.turn)?);
-            }
-        }
-        for (arm, turns) in arms.iter().zip(turns) {
-            rows.push(Row { arm: arm.name, threads, turns });
-        }
+    control: &Control<'_>,
+) -> Result<Vec<Row>, Error> {
+    let (threads, think_ns) = setup;
+    let setup = Setup { threads, think: Think::of_ns(think_ns) };
+    let case = Case { scenario: scenario.name.to_owned(), threads, think_ns };
+    control.progress.set_message(format!("{}, {threads} threads", scenario.name));
+
+    let mut turns: Vec<Vec<Turn>> = arms.iter().map(|_| Vec::new()).collect();
+    let (mut rejected, mut disturbed) = (0, 0);
+    for arm in arms {
+        turn(scenario, arm, &setup, plan.turn / 4)?;
     }
-    Ok(Outcome { scenario, rows })
+    let mut round = 0;
+    while round < plan.rounds {
+        let watch = Watch::start();
+        let Some(measured) = one_round(scenario, arms, &setup, plan, round % 2 == 1, control)?
+        else {
+            break;
+        };
+        let is_disturbed = watch.disturbance() > plan.disturbance;
+        if is_disturbed && rejected < plan.rounds {
+            rejected += 1;
+            continue;
+        }
+        disturbed += u32::from(is_disturbed);
+        for (turns, turn) in turns.iter_mut().zip(measured) {
+            turns.push(turn);
+        }
+        round += 1;
+        control.progress.inc(arms.len() as u64);
+    }
+    let rows = arms.iter().zip(turns).filter(|(_, turns)| !turns.is_empty());
+    Ok(rows
+        .map(|(arm, turns)| Row {
+            case: case.clone(),
+            arm: arm.name.to_owned(),
+            oversubscribed: threads > machine::cpus(),
+            rejected,
+            disturbed,
+            turns,
+        })
+        .collect())
+}
+
+/// One turn of each arm, in the arms' order. `None` if it was stopped in between.
+fn one_round(
+    scenario: &Scenario,
+    arms: &[&'static Arm],
+    setup: &Setup,
+    plan: &Plan,
+    backwards: bool,
+    control: &Control<'_>,
+) -> Result<Option<Vec<Turn>>, Error> {
+    let mut measured: Vec<Turn> = arms.iter().map(|_| Turn::new()).collect();
+    for step in 0..arms.len() {
+        // Relaxed: it carries nothing but itself.
+        if control.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let at = if backwards { arms.len() - 1 - step } else { step };
+        measured[at] = turn(scenario, arms[at], setup, plan.turn)?;
+    }
+    Ok(Some(measured))
 }
 
 /// One turn: fresh object, threads pinned, started together, stopped together, counts checked.
-fn turn(arm: &Arm, threads: usize, length: Duration) -> Result<Turn, String> {
-    let subject = (arm.make)(threads);
+fn turn(scenario: &Scenario, arm: &Arm, setup: &Setup, length: Duration) -> Result<Turn, Error> {
+    let subject = (arm.make)(setup);
     let stop = AtomicBool::new(false);
-    let start = Barrier::new(threads + 1);
-    let measured: Vec<(u64, Duration)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
+    let start = Barrier::new(setup.threads + 1);
+    let samples: Vec<Sample> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..setup.threads)
             .map(|number| {
                 let (subject, stop, start) = (&*subject, &stop, &start);
                 scope.spawn(move || {
                     machine::pin(number);
+                    let mut worker = Worker::new(number, stop);
                     start.wait();
-                    let begun = Instant::now();
-                    let done = subject.work(number, stop);
-                    (done, begun.elapsed())
+                    subject.work(&mut worker);
+                    worker.sample
                 })
             })
             .collect();
@@ -122,51 +133,78 @@ fn turn(arm: &Arm, threads: usize, length: Duration) -> Result<Turn, String> {
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
     });
-    let done: Vec<u64> = measured.iter().map(|(done, _)| *done).collect();
-    subject.check(&done).map_err(|why| format!("{} with {threads} threads: {why}", arm.name))?;
+    let done: Vec<u64> = samples.iter().map(|sample| sample.done).collect();
+    subject.check(&done).map_err(|why| {
+        Error::WrongAnswer(format!(
+            "{}, arm {}, {} threads: {why}",
+            scenario.name, arm.name, setup.threads
+        ))
+    })?;
+    let mut turn = measures(&samples);
+    turn.extend(subject.values().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    Ok(turn)
+}
 
-    // A worker that got no processor before the end has done nothing; that is a share of 0, not a division by it.
-    let total: u64 = done.iter().sum();
-    let spent: Duration = measured.iter().map(|(_, time)| *time).sum();
-    let longest = measured.iter().map(|(_, time)| *time).max().unwrap_or_default();
-    let fewest = done.iter().min().copied().unwrap_or_default();
-    Ok(Turn {
-        ns: spent.as_nanos() as f64 / total.max(1) as f64,
-        rate: total as f64 / longest.as_secs_f64(),
-        worst_share: fewest as f64 * threads as f64 / total.max(1) as f64,
-    })
+/// What the samples of all threads say together.
+fn measures(samples: &[Sample]) -> Turn {
+    let mut turn = Turn::new();
+    let mut put = |name: String, value: f64| turn.insert(name, value);
+    // A thread that got no processor before the end has done nothing; that is a share of 0, not a division by it.
+    let total: u64 = samples.iter().map(|sample| sample.done).sum();
+    let spent: Duration = samples.iter().map(|sample| sample.time).sum();
+    let worst_gap = samples.iter().map(|sample| sample.worst_gap).max().unwrap_or_default();
+    put("ns".to_owned(), spent.as_nanos() as f64 / total.max(1) as f64);
+    put("rate".to_owned(), rate(samples.iter()));
+    put("worst_us".to_owned(), micros(worst_gap));
+
+    // Who plays another part does another amount of work: shares are compared within a part.
+    let mut roles: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        roles.entry(sample.role).or_default().push(sample);
+    }
+    let shares: Vec<Vec<f64>> = roles
+        .values()
+        .map(|members| {
+            let sum: u64 = members.iter().map(|sample| sample.done).sum();
+            let equal = sum.max(1) as f64 / members.len() as f64;
+            members.iter().map(|sample| sample.done as f64 / equal).collect()
+        })
+        .collect();
+    let flat = || shares.iter().flatten().copied();
+    put("least_share".to_owned(), flat().fold(f64::INFINITY, f64::min));
+    put("most_share".to_owned(), flat().fold(0.0, f64::max));
+    put("jain".to_owned(), shares.iter().map(|of_role| jain(of_role)).fold(1.0, f64::min));
+
+    for (role, members) in roles.iter().filter(|(role, _)| !role.is_empty()) {
+        put(format!("{role}_rate"), rate(members.iter().copied()));
+        let worst = members.iter().map(|sample| sample.worst_gap).max().unwrap_or_default();
+        put(format!("{role}_worst_us"), micros(worst));
+        let waits: Vec<_> = members.iter().filter_map(|sample| sample.waited).collect();
+        if !waits.is_empty() {
+            let waited: Duration = waits.iter().map(|(total, _)| *total).sum();
+            let count: u64 = members.iter().map(|sample| sample.done).sum();
+            put(format!("{role}_wait_ns"), waited.as_nanos() as f64 / count.max(1) as f64);
+        }
+    }
+    for (at, (name, _)) in samples.first().map_or(&[][..], |first| &first.parts).iter().enumerate()
+    {
+        let slowest = samples.iter().filter_map(|sample| sample.parts.get(at));
+        put((*name).to_owned(), slowest.map(|(_, ns)| *ns).fold(0.0, f64::max));
+    }
+    turn
+}
+
+/// Operations a second of all these together.
+fn rate<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> f64 {
+    let done: u64 = samples.clone().map(|sample| sample.done).sum();
+    let longest = samples.map(|sample| sample.time).max().unwrap_or_default();
+    done as f64 / longest.as_secs_f64().max(1e-9)
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1_000.0
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(ns: &[f64]) -> Row {
-        let turns = ns.iter().map(|&ns| Turn { ns, rate: 1e9 / ns, worst_share: 1.0 }).collect();
-        Row { arm: "a", threads: 1, turns }
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert_eq!(row(&[4.0, 1.0, 2.0, 9.0]).spread(), [1.0, 3.0, 9.0]);
-        assert_eq!(row(&[4.0, 1.0, 2.0]).spread(), [1.0, 2.0, 4.0]);
-    }
-
-    /// Every scenario at toy size: the arms run, and their own checks hold.
-    #[test]
-    fn all_scenarios_run_at_toy_size() {
-        let plan = Plan { turn: Duration::from_millis(5), rounds: 2, threads: vec![1, 2, 3] };
-        for scenario in crate::scenarios::ALL {
-            let arms = scenario.select(&[]).expect("all arms");
-            let result = run(scenario, &arms, &plan).expect("a scenario that checks out");
-            assert_eq!(result.rows.len(), arms.len() * plan.threads.len());
-            assert!(result.rows.iter().all(|row| row.turns.len() == 2 && row.rate() > 0.0));
-        }
-    }
-
-    #[test]
-    fn an_unknown_arm_is_refused() {
-        let error = crate::scenarios::ALL[0].select(&["nobody".to_owned()]).unwrap_err();
-        assert!(error.contains("nobody"), "{error}");
-    }
-}
+#[path = "engine_tests.rs"]
+mod tests;

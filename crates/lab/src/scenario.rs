@@ -1,7 +1,9 @@
 //! What a scenario is made of.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Error;
+use crate::sample::{Setup, Worker};
 
 /// A question, and who answers it.
 #[derive(Debug)]
@@ -10,8 +12,14 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// What it asks.
     pub(crate) question: &'static str,
+    /// Where the question comes from.
+    pub(crate) source: &'static str,
     /// What one operation is.
     pub(crate) operation: &'static str,
+    /// The thread counts it is asked for, unless the command line says otherwise.
+    pub(crate) threads: &'static [usize],
+    /// Nanoseconds of work elsewhere after each operation: the cases it is asked for.
+    pub(crate) think_ns: &'static [u32],
     /// Who takes part.
     pub(crate) arms: &'static [Arm],
 }
@@ -23,43 +31,43 @@ pub(crate) struct Arm {
     pub(crate) name: &'static str,
     /// What it is.
     pub(crate) what: &'static str,
-    /// Makes a fresh object for so many threads.
-    pub(crate) make: fn(threads: usize) -> Box<dyn Subject>,
+    /// Makes a fresh object.
+    pub(crate) make: fn(&Setup) -> Box<dyn Subject>,
 }
 
 /// The object that the threads of one turn share.
 pub(crate) trait Subject: Sync + Debug {
-    /// Works as thread `thread` until `stop`, and answers with the number of operations.
-    fn work(&self, thread: usize, stop: &AtomicBool) -> u64;
+    /// Works as one of the threads until the turn is over.
+    fn work(&self, worker: &mut Worker<'_>);
 
     /// After all threads are done, `done` operations each: is the object as it must be?
     fn check(&self, done: &[u64]) -> Result<(), String>;
+
+    /// What is to be measured of the object itself, after the turn.
+    fn values(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
 }
 
 impl Scenario {
     /// The arms of these names, or all of them.
-    pub(crate) fn select(&self, names: &[String]) -> Result<Vec<&'static Arm>, String> {
+    pub(crate) fn select(&self, names: &[String]) -> Result<Vec<&'static Arm>, Error> {
         if let Some(unknown) =
             names.iter().find(|name| self.arms.iter().all(|arm| arm.name != **name))
         {
-            return Err(format!("{}: no arm {unknown:?}", self.name));
+            let known: Vec<&str> = self.arms.iter().map(|arm| arm.name).collect();
+            return Err(Error::Usage(format!(
+                "{}: no arm {unknown:?}; it has {}",
+                self.name,
+                known.join(", ")
+            )));
         }
         let chosen = |arm: &&Arm| names.is_empty() || names.iter().any(|name| name == arm.name);
         Ok(self.arms.iter().filter(chosen).collect())
     }
 }
 
-/// Repeats an operation until `stop`, and counts. The flag is looked at once per batch, so it costs nothing that shows.
-#[inline]
-pub(crate) fn until(stop: &AtomicBool, mut operation: impl FnMut()) -> u64 {
-    const BATCH: u64 = 256;
-    let mut done = 0;
-    // Relaxed: nothing is read because of it; the join orders the results.
-    while !stop.load(Ordering::Relaxed) {
-        for _ in 0..BATCH {
-            operation();
-        }
-        done += BATCH;
-    }
-    done
+/// The answer of a check that compares one number.
+pub(crate) fn expect(what: &str, wanted: i64, found: i64) -> Result<(), String> {
+    if wanted == found { Ok(()) } else { Err(format!("{what} is {found}, not {wanted}")) }
 }

@@ -1,21 +1,26 @@
 //! lockref thread: a reference taken and dropped on one shared object.
 //!
 //! The thread's claim is that one compare-exchange on (lock, count) beats `lock; count += 1; unlock`. The arms: ours; the lock
-//! and count it replaces; the count alone, as `Arc` has it, which can neither refuse a dying object nor hand over its lock; and a
-//! control that shares nothing, which is what the loop itself costs.
+//! and count it replaces, with three locks; the count alone, as `Arc` has it, which can neither refuse a dying object nor hand
+//! over its lock, and as `Weak` has it, which can refuse; and a control that shares nothing, which is what the loop itself costs.
 
+use std::fmt::Debug;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use vfscale_sync::{LockRef, Put, PutReturn};
 
-use crate::scenario::{Arm, Scenario, Subject, until};
+use super::{Padded, padded};
+use crate::sample::Worker;
+use crate::scenario::{Arm, Scenario, Subject, expect};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "lockref",
     question: "what does it cost to take and drop a reference on one object that several threads share?",
+    source: "lockref thread, 2013",
     operation: "get + put",
+    threads: &[1, 2, 8],
+    think_ns: &[0],
     arms: &[
         Arm {
             name: "lockref",
@@ -23,9 +28,24 @@ pub(crate) const SCENARIO: Scenario = Scenario {
             make: |_| Box::new(Ours(LockRef::new(1, ()))),
         },
         Arm {
-            name: "mutex",
+            name: "std",
             what: "std Mutex around a count: lock, change, unlock, twice",
-            make: |_| Box::new(Locked(Mutex::new(1))),
+            make: |_| Box::new(Locked(Mutex::new(1_i64))),
+        },
+        Arm {
+            name: "parking_lot",
+            what: "the same with parking_lot's Mutex",
+            make: |_| Box::new(Locked(parking_lot::Mutex::new(1_i64))),
+        },
+        Arm {
+            name: "spin",
+            what: "the same with spin's Mutex",
+            make: |_| Box::new(Locked(spin::Mutex::<i64>::new(1))),
+        },
+        Arm {
+            name: "weak",
+            what: "std Weak: upgrade, drop; refuses a dead object, has no lock",
+            make: |_| Box::new(Upgraded::new()),
         },
         Arm {
             name: "arc",
@@ -35,7 +55,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         Arm {
             name: "control",
             what: "a count of the thread's own: the loop without sharing",
-            make: |threads| Box::new(Alone::new(threads)),
+            make: |setup| Box::new(Alone(padded(setup.threads))),
         },
     ],
 };
@@ -44,18 +64,18 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 struct Ours(LockRef);
 
 impl Subject for Ours {
-    fn work(&self, _: usize, stop: &AtomicBool) -> u64 {
+    fn work(&self, worker: &mut Worker<'_>) {
         let object = black_box(&self.0);
-        until(stop, || {
+        worker.repeat::<1024>(|| {
             object.get();
             if object.put_return() == PutReturn::Busy {
                 put_locked(object);
             }
-        })
+        });
     }
 
     fn check(&self, _: &[u64]) -> Result<(), String> {
-        expect(1, i64::from(self.0.count()))
+        expect("the count", 1, i64::from(self.0.count()))
     }
 }
 
@@ -67,26 +87,73 @@ fn put_locked(object: &LockRef) {
     }
 }
 
-#[derive(Debug)]
-struct Locked(Mutex<i64>);
+/// A lock around a number.
+trait Count: Sync + Debug {
+    fn add(&self, change: i64) -> i64;
+}
 
-impl Locked {
-    fn add(&self, change: i64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += change;
+impl Count for Mutex<i64> {
+    fn add(&self, change: i64) -> i64 {
+        let mut count = self.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += change;
+        *count
     }
 }
 
-impl Subject for Locked {
-    fn work(&self, _: usize, stop: &AtomicBool) -> u64 {
-        let object = black_box(self);
-        until(stop, || {
-            object.add(1);
-            object.add(-1);
-        })
+impl Count for parking_lot::Mutex<i64> {
+    fn add(&self, change: i64) -> i64 {
+        let mut count = self.lock();
+        *count += change;
+        *count
+    }
+}
+
+impl Count for spin::Mutex<i64> {
+    fn add(&self, change: i64) -> i64 {
+        let mut count = self.lock();
+        *count += change;
+        *count
+    }
+}
+
+#[derive(Debug)]
+struct Locked<L>(L);
+
+impl<L: Count> Subject for Locked<L> {
+    fn work(&self, worker: &mut Worker<'_>) {
+        let Locked(count) = black_box(self);
+        worker.repeat::<1024>(|| {
+            count.add(1);
+            count.add(-1);
+        });
     }
 
     fn check(&self, _: &[u64]) -> Result<(), String> {
-        expect(1, *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        expect("the count", 1, self.0.add(0))
+    }
+}
+
+#[derive(Debug)]
+struct Upgraded {
+    object: Arc<u64>,
+    weak: Weak<u64>,
+}
+
+impl Upgraded {
+    fn new() -> Upgraded {
+        let object = Arc::new(0);
+        Upgraded { weak: Arc::downgrade(&object), object }
+    }
+}
+
+impl Subject for Upgraded {
+    fn work(&self, worker: &mut Worker<'_>) {
+        let weak = black_box(&self.weak);
+        worker.repeat::<1024>(|| drop(black_box(weak.upgrade())));
+    }
+
+    fn check(&self, _: &[u64]) -> Result<(), String> {
+        expect("the count", 1, Arc::strong_count(&self.object) as i64)
     }
 }
 
@@ -94,50 +161,34 @@ impl Subject for Locked {
 struct Plain(Arc<u64>);
 
 impl Subject for Plain {
-    fn work(&self, _: usize, stop: &AtomicBool) -> u64 {
+    fn work(&self, worker: &mut Worker<'_>) {
         let object = black_box(&self.0);
-        until(stop, || drop(black_box(Arc::clone(object))))
+        worker.repeat::<1024>(|| drop(black_box(Arc::clone(object))));
     }
 
     fn check(&self, _: &[u64]) -> Result<(), String> {
-        expect(1, Arc::strong_count(&self.0) as i64)
+        expect("the count", 1, Arc::strong_count(&self.0) as i64)
     }
 }
-
-/// A count on a pair of cache lines of its own: neighbours are fetched together.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Padded(AtomicU64);
 
 #[derive(Debug)]
 struct Alone(Vec<Padded>);
 
-impl Alone {
-    fn new(threads: usize) -> Alone {
-        Alone((0..threads).map(|_| Padded::default()).collect())
-    }
-}
-
 impl Subject for Alone {
-    fn work(&self, thread: usize, stop: &AtomicBool) -> u64 {
-        let Padded(count) = black_box(&self.0[thread]);
-        // Relaxed load and store: nobody else writes here. Two changes, as for the others.
-        let add =
-            |n: u64| count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-        until(stop, || {
-            add(3);
-            add(2_u64.wrapping_neg());
-        })
+    fn work(&self, worker: &mut Worker<'_>) {
+        let count = black_box(&self.0[worker.number]);
+        // Two changes, as for the others.
+        worker.repeat::<1024>(|| {
+            count.add_alone(3);
+            count.add_alone(2_u64.wrapping_neg());
+        });
     }
 
     /// Each pair of changes leaves one more, so this arm also checks the loop's own arithmetic.
     fn check(&self, done: &[u64]) -> Result<(), String> {
-        self.0.iter().zip(done).try_for_each(|(count, &done)| {
-            expect(done as i64, count.0.load(Ordering::Relaxed) as i64)
+        let each = self.0.iter().zip(done);
+        each.into_iter().try_for_each(|(count, &done)| {
+            expect("a thread's count", done as i64, count.get() as i64)
         })
     }
-}
-
-fn expect(wanted: i64, found: i64) -> Result<(), String> {
-    if wanted == found { Ok(()) } else { Err(format!("the count is {found}, not {wanted}")) }
 }
