@@ -57,6 +57,7 @@ use crate::backoff::{Backoff, Turn};
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::prim::{AtomicU32, compiler_fence, const_fn};
+use crate::stats::{self, Event};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -102,6 +103,7 @@ impl AsymLock {
 
     /// Tries while it is worth it; then the caller queues.
     pub(crate) fn lock_for_a_while(&self) -> bool {
+        stats::count(Event::QmutexContended);
         // Somebody waits, so the process has a use for the barrier from here on.
         #[cfg(feature = "std")]
         crate::fence::prepare();

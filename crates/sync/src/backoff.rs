@@ -17,6 +17,7 @@
 //! one yield, then park: a model explores schedules, so the length of a wait means nothing to it.
 
 use crate::prim::{spin_loop, yield_now};
+use crate::stats::{self, Event};
 
 /// Rounds of pauses: 2, 4, 8.
 const SPIN_ROUNDS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 3 };
@@ -57,6 +58,7 @@ impl Backoff {
         }
         if self.round < SPIN_ROUNDS + YIELD_ROUNDS {
             self.round += 1;
+            stats::count(Event::Spin);
             yield_now();
             return Turn::Again;
         }
@@ -72,6 +74,7 @@ impl Backoff {
             return false;
         }
         self.round += 1;
+        stats::count(Event::Spin);
         for _ in 0..1u32 << self.round {
             spin_loop();
         }

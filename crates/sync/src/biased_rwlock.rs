@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use crate::backoff::{Backoff, Turn};
 use crate::fence;
+use crate::lockdep::{self, Mode};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
 use crate::prim::{AtomicU64, const_fn};
 use crate::qrwlock::{QRwLock, QRwLockReadGuard, QRwLockWriteGuard};
@@ -75,6 +76,7 @@ impl Row {
     const_fn! {
         /// A row without notes.
         #[allow(clippy::new_without_default, reason = "for statics and models alone")]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new() -> Self {
             #[cfg(not(any(loom, shuttle)))]
             return Self([const { AtomicU64::new(NONE) }; SLOTS]);
@@ -122,6 +124,7 @@ impl<T> BiasedRwLock<T> {
     const_fn! {
         /// An unlocked lock around `value`.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new(value: T) -> Self {
             Self {
                 bias: AtomicU64::new(NONE),
@@ -142,25 +145,30 @@ impl<T> BiasedRwLock<T> {
 impl<T: ?Sized> BiasedRwLock<T> {
     /// Locks shared, with others who read. Not twice in one thread: a writer may come in between.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read(&self) -> BiasedRwLockReadGuard<'_, T> {
         self.read_by(rows::mine())
     }
 
     /// Locks shared if that is possible now.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read(&self) -> Option<BiasedRwLockReadGuard<'_, T>> {
         if let Some(slot) = rows::mine().and_then(|row| self.leave_note(row)) {
+            lockdep::tried(self.lock.key(), Mode::Shared, true);
             return Some(BiasedRwLockReadGuard { hold: Hold::Note(Note { lock: self, slot }) });
         }
         self.lock.try_read().map(|guard| BiasedRwLockReadGuard { hold: Hold::Lock(guard) })
     }
 
     /// Locks exclusively.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn write(&self) -> BiasedRwLockWriteGuard<'_, T> {
         self.write_past(rows::all())
     }
 
     /// Locks exclusively if that is possible now. Costs readers their bias if it is.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write(&self) -> Option<BiasedRwLockWriteGuard<'_, T>> {
         let guard = self.lock.try_write()?;
         let Some(key) = self.take_bias() else {
@@ -179,9 +187,14 @@ impl<T: ?Sized> BiasedRwLock<T> {
 impl<T: ?Sized> BiasedRwLock<T> {
     /// `read` of the thread with that row.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(crate) fn read_by(&self, row: Option<&'static Row>) -> BiasedRwLockReadGuard<'_, T> {
+        let asked = lockdep::ask(self.lock.key(), Mode::Shared);
         match row.and_then(|row| self.leave_note(row)) {
-            Some(slot) => BiasedRwLockReadGuard { hold: Hold::Note(Note { lock: self, slot }) },
+            Some(slot) => {
+                asked.taken(self.lock.key(), Mode::Shared);
+                BiasedRwLockReadGuard { hold: Hold::Note(Note { lock: self, slot }) }
+            }
             None => BiasedRwLockReadGuard { hold: Hold::Lock(self.read_below()) },
         }
     }
@@ -209,6 +222,7 @@ impl<T: ?Sized> BiasedRwLock<T> {
     }
 
     #[cold]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     fn read_below(&self) -> QRwLockReadGuard<'_, T> {
         let guard = self.lock.read();
         // Relaxed, both: no writer is here to change them, and two readers give the same bias.
@@ -237,6 +251,7 @@ impl<T: ?Sized> BiasedRwLock<T> {
     }
 
     /// `write`, with these rows to look at.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(crate) fn write_past<'r>(
         &self,
         rows: impl Iterator<Item = &'r Row>,
@@ -323,6 +338,7 @@ struct Note<'a, T: ?Sized> {
 impl<T: ?Sized> Drop for Note<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        lockdep::released(self.lock.lock.key());
         // BR-3 Release: our reads.
         self.slot.store(NONE, Release);
     }

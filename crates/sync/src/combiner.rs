@@ -29,6 +29,7 @@
 use core::fmt;
 
 use crate::combining::{Apply, Combining, DEFAULT_BATCH};
+use crate::lockdep;
 use crate::prim::const_fn;
 
 /// A structure whose holder runs the waiting threads' closures, up to `BATCH` for others.
@@ -127,6 +128,7 @@ impl<S, const BATCH: usize> Combiner<S, BATCH> {
     const_fn! {
         /// An unlocked combiner around `state`.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new(state: S) -> Self {
             Self { inner: Combining::new(Closures(state)) }
         }
@@ -137,17 +139,19 @@ impl<S, const BATCH: usize> Combiner<S, BATCH> {
     /// # Panics
     /// If `f` does.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn run<R: Send>(&self, f: impl FnOnce(&mut S) -> R + Send) -> R {
-        match self.inner.try_lock() {
-            Some(mut locked) => f(&mut locked.0),
-            None => self.run_slow(f),
+        match self.inner.lock_at_once() {
+            Ok(mut locked) => f(&mut locked.0),
+            Err(asked) => self.run_slow(f, asked),
         }
     }
 
     #[cold]
-    fn run_slow<R: Send, F: FnOnce(&mut S) -> R + Send>(&self, f: F) -> R {
+    fn run_slow<R: Send, F: FnOnce(&mut S) -> R + Send>(&self, f: F, asked: lockdep::Asked) -> R {
         let mut task = Task { closure: Some(f), answer: None };
-        self.inner.run_slow(Job { run: run_task::<S, F, R>, task: (&raw mut task).cast() });
+        let job = Job { run: run_task::<S, F, R>, task: (&raw mut task).cast() };
+        self.inner.run_slow(job, asked);
         let answer = task.answer.expect("an operation is done when `Combining` says so");
         #[cfg(feature = "std")]
         let answer = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -155,6 +159,7 @@ impl<S, const BATCH: usize> Combiner<S, BATCH> {
     }
 
     /// Runs `f` in this thread and no other, in its turn. So it may capture what is not [`Send`].
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn run_here<R>(&self, f: impl FnOnce(&mut S) -> R) -> R {
         f(&mut self.inner.lock().0)
     }

@@ -46,6 +46,7 @@ use core::ptr;
 
 use crate::asym_lock::AsymLock;
 use crate::backoff::Backoff;
+use crate::lockdep::{self, Mode};
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::prim::{AtomicPtr, AtomicU32, const_fn};
@@ -102,6 +103,7 @@ enum Queued {
 pub struct Combining<S: Apply, const BATCH: usize = DEFAULT_BATCH> {
     lock: AsymLock,
     tail: AtomicPtr<Node<S::Op>>,
+    class: lockdep::Class,
     state: UnsafeCell<S>,
 }
 
@@ -113,10 +115,12 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
     const_fn! {
         /// An unlocked lock around `state`.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new(state: S) -> Self {
             Self {
                 lock: AsymLock::new(),
                 tail: AtomicPtr::new(ptr::null_mut()),
+                class: lockdep::Class::here(),
                 state: UnsafeCell::new(state),
             }
         }
@@ -131,41 +135,53 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
     /// Does `op`, or has it done; answers what [`Apply::apply`] answered. Its effect is there on
     /// return.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn run(&self, op: S::Op) -> bool {
-        match self.try_lock() {
-            Some(mut locked) => {
+        match self.lock_at_once() {
+            Ok(mut locked) => {
                 stats::count(Event::ListDirect);
                 locked.apply(op)
             }
-            None => self.run_slow(op),
+            Err(asked) => self.run_slow(op, asked),
         }
     }
 
-    /// [`Combining::run`], after the first look at the lock.
+    /// Takes the lock if it is free and no waiter is to have it first; else the caller goes on to wait.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub(crate) fn lock_at_once(&self) -> Result<CombiningGuard<'_, S, BATCH>, lockdep::Asked> {
+        let asked = lockdep::ask(self.class.key(), Mode::Exclusive);
+        if self.lock.try_lock() { Ok(self.guard(asked)) } else { Err(asked) }
+    }
+
+    /// [`Combining::run`], after `lock_at_once`.
     #[cold]
-    pub(crate) fn run_slow(&self, op: S::Op) -> bool {
+    pub(crate) fn run_slow(&self, op: S::Op, asked: lockdep::Asked) -> bool {
+        lockdep::contended();
         if self.lock.lock_for_a_while() {
             stats::count(Event::ListDirect);
-            return self.guard().apply(op);
+            return self.guard(asked).apply(op);
         }
         let node = Node::new(Some(op));
         match self.queue(&node) {
             Queued::Done(changed) => changed,
-            Queued::Head => self.lead(&node, op),
+            Queued::Head => self.lead(&node, op, asked),
         }
     }
 
     /// Takes the lock and lends the structure.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> CombiningGuard<'_, S, BATCH> {
-        if !self.lock.try_lock() {
+        self.lock_at_once().unwrap_or_else(|asked| {
             self.lock_slow();
-        }
-        self.guard()
+            self.guard(asked)
+        })
     }
 
     #[cold]
     fn lock_slow(&self) {
+        lockdep::contended();
         if self.lock.lock_for_a_while() {
             return;
         }
@@ -186,9 +202,12 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
 
     /// Takes the lock if it is free and no waiter is to have it first.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<CombiningGuard<'_, S, BATCH>> {
+        let taken = self.lock.try_lock();
+        lockdep::tried(self.class.key(), Mode::Exclusive, taken);
         // Not `then_some`: a guard made for a lock that was not had would unlock the holder's.
-        self.lock.try_lock().then(|| self.guard())
+        taken.then(|| CombiningGuard { owner: self, _thread: PhantomData })
     }
 
     /// The structure, without locking.
@@ -196,7 +215,10 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
         self.state.get_mut()
     }
 
-    fn guard(&self) -> CombiningGuard<'_, S, BATCH> {
+    /// The caller has the lock.
+    #[inline]
+    fn guard(&self, asked: lockdep::Asked) -> CombiningGuard<'_, S, BATCH> {
+        asked.taken(self.class.key(), Mode::Exclusive);
         CombiningGuard { owner: self, _thread: PhantomData }
     }
 
@@ -232,9 +254,9 @@ impl<S: Apply, const BATCH: usize> Combining<S, BATCH> {
     }
 
     /// Does our own operation as head, then a batch of those behind us, then passes the lead on.
-    fn lead(&self, own: &Node<S::Op>, op: S::Op) -> bool {
+    fn lead(&self, own: &Node<S::Op>, op: S::Op, asked: lockdep::Asked) -> bool {
         self.lock.lock_as_head();
-        let mut locked = self.guard();
+        let mut locked = self.guard(asked);
         stats::count(Event::ListBatch);
         let bomb = EndProcess;
         let changed = locked.apply(op);
@@ -363,6 +385,7 @@ impl<S: Apply, const BATCH: usize> DerefMut for CombiningGuard<'_, S, BATCH> {
 impl<S: Apply, const BATCH: usize> Drop for CombiningGuard<'_, S, BATCH> {
     #[inline]
     fn drop(&mut self) {
+        lockdep::released(self.owner.class.key());
         self.owner.lock.unlock();
     }
 }

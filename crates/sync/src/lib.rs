@@ -38,6 +38,10 @@ mod id;
 mod id_list;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod list_batch;
+#[cfg(all(feature = "lockdep", not(any(loom, shuttle))))]
+pub mod lockdep;
+#[cfg(not(all(feature = "lockdep", not(any(loom, shuttle)))))]
+mod lockdep;
 mod lockref;
 mod mcs;
 #[cfg(all(doctest, feature = "std"))]

@@ -106,6 +106,7 @@ impl<T: Slot, A: ListAdapter<T>> Apply for WalkedList<T, A> {
 impl<T: Slot, A: ListAdapter<T>, const BATCH: usize> ListBatch<T, A, BATCH> {
     /// An empty list of slots of `pool`.
     #[must_use]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(pool: &'static Pool<T>) -> Self {
         Self { list: Combining::new(WalkedList::new(pool)), pool }
     }

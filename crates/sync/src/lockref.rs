@@ -64,6 +64,7 @@ use packed::Word;
 #[cfg(not(all(target_has_atomic = "64", not(feature = "portable"))))]
 use portable::Word;
 
+use crate::lockdep::{self, Mode};
 use crate::prim::const_fn;
 use crate::stats::{self, Event};
 
@@ -262,23 +263,26 @@ impl<T> LockRef<T> {
 
     /// Locks, and so freezes the count.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> LockRefGuard<'_, T> {
-        match self.try_lock() {
-            Some(guard) => guard,
-            None => self.lock_slow(),
-        }
+        let take = || self.word.try_lock().unwrap_or_else(|| self.lock_slow());
+        self.locked(lockdep::acquire(lockdep::by_address(self), Mode::Exclusive, take))
     }
 
     /// Locks if the lock is free now.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<LockRefGuard<'_, T>> {
-        self.word.try_lock().map(|count| self.locked(count))
+        let count = self.word.try_lock();
+        lockdep::tried(lockdep::by_address(self), Mode::Exclusive, count.is_some());
+        count.map(|count| self.locked(count))
     }
 
     #[cold]
-    fn lock_slow(&self) -> LockRefGuard<'_, T> {
+    fn lock_slow(&self) -> i32 {
         stats::count(Event::LockrefSlow);
-        self.locked(self.word.lock_slow())
+        lockdep::contended();
+        self.word.lock_slow()
     }
 
     /// The guard for who has just locked the word and read its count.
@@ -290,6 +294,13 @@ impl<T> LockRef<T> {
     /// The value, without locking.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
+    }
+}
+
+#[cfg(all(feature = "lockdep", not(any(loom, shuttle))))]
+impl<T> Drop for LockRef<T> {
+    fn drop(&mut self) {
+        lockdep::forget(self);
     }
 }
 
@@ -406,6 +417,7 @@ impl<T> DerefMut for LockRefGuard<'_, T> {
 impl<T> Drop for LockRefGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        lockdep::released(lockdep::by_address(self.lock));
         // The last touch of the object.
         self.lock.word.unlock(self.count);
     }

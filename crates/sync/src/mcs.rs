@@ -44,6 +44,7 @@ use crate::backoff::Backoff;
 use crate::park::{Deadline, Sleep, park32_within, wake32};
 use crate::prim::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::prim::{AtomicPtr, AtomicU32, const_fn};
+use crate::stats::{self, Event};
 
 const WAITING: u32 = 0;
 /// Asleep, or about to be.
@@ -180,6 +181,7 @@ impl McsQueue {
     fn pass_on(&self, node: &Node) {
         let mut next = self.behind(node);
         while !next.is_null() {
+            stats::count(Event::Handoff);
             // SAFETY: by the queue's invariant the node lives until its owner has seen HEAD or the
             // head has seen ABANDONED, and we are the head, and only we write HEAD.
             let state = unsafe { &raw const (*next).state };

@@ -12,6 +12,7 @@ pub(crate) use model::{Mutex, MutexGuard};
 
 #[cfg(not(any(loom, shuttle)))]
 mod native {
+    use crate::lockdep::{self, Mode};
     use crate::raw_lock::RawLock;
     use std::cell::UnsafeCell;
     use std::marker::PhantomData;
@@ -21,6 +22,7 @@ mod native {
     /// `value` is reached only by the holder of `lock`.
     pub(crate) struct Mutex<T> {
         lock: RawLock,
+        class: lockdep::Class,
         value: UnsafeCell<T>,
     }
 
@@ -28,18 +30,24 @@ mod native {
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
     impl<T> Mutex<T> {
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub(crate) const fn new(value: T) -> Self {
-            Mutex { lock: RawLock::new(), value: UnsafeCell::new(value) }
+            let class = lockdep::Class::here();
+            Mutex { lock: RawLock::new(), class, value: UnsafeCell::new(value) }
         }
 
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.lock.lock();
+            lockdep::acquire(self.class.key(), Mode::Exclusive, || self.lock.lock());
             MutexGuard { mutex: self, _thread: PhantomData }
         }
 
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            let taken = self.lock.try_lock();
+            lockdep::tried(self.class.key(), Mode::Exclusive, taken);
             // Not `then_some`: a guard made for a lock that was not had would unlock the holder's when dropped.
-            self.lock.try_lock().then(|| MutexGuard { mutex: self, _thread: PhantomData })
+            taken.then(|| MutexGuard { mutex: self, _thread: PhantomData })
         }
     }
 
@@ -68,6 +76,7 @@ mod native {
 
     impl<T> Drop for MutexGuard<'_, T> {
         fn drop(&mut self) {
+            lockdep::released(self.mutex.class.key());
             self.mutex.lock.unlock();
         }
     }

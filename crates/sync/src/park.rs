@@ -57,12 +57,14 @@ pub use hook::{Parker, set_parker};
 pub(crate) use half::{park_low_half, wake_low_half};
 
 use crate::prim::{AtomicU32, Ordering::Relaxed};
+use crate::stats::{self, Event};
 #[cfg(feature = "std")]
 use std::time::Instant;
 
 /// Sleeps while `word` equals `expected`.
 #[cold]
 pub(crate) fn park32(word: &AtomicU32, expected: u32) {
+    stats::count(Event::Park);
     // Relaxed: compared once more by the caller, with its own ordering.
     imp::park(core::ptr::from_ref(word).cast(), expected, || word.load(Relaxed) == expected);
 }
@@ -108,6 +110,7 @@ pub(crate) fn park32_within(word: &AtomicU32, expected: u32, deadline: Deadline)
 #[cfg(feature = "std")]
 #[cold]
 pub(crate) fn park32_until(word: &AtomicU32, expected: u32, deadline: Instant) -> Sleep {
+    stats::count(Event::Park);
     let address = core::ptr::from_ref(word).cast();
     // Relaxed: as in `park32`.
     imp::park_until(address, expected, || word.load(Relaxed) == expected, deadline)
@@ -117,12 +120,14 @@ pub(crate) fn park32_until(word: &AtomicU32, expected: u32, deadline: Instant) -
 #[cfg(all(target_has_atomic = "64", not(feature = "portable")))]
 mod half {
     use super::imp;
+    use super::{Event, stats};
     use crate::prim::{AtomicU64, Ordering::Relaxed};
 
     /// Sleeps while the less significant half of `word` equals `expected`. The caller has made sure
     /// that the other half cannot matter: it is frozen, or meaningless.
     #[cold]
     pub(crate) fn park_low_half(word: &AtomicU64, expected: u32) {
+        stats::count(Event::Park);
         // Relaxed: as in `park32`.
         imp::park(low_half(word), expected, || word.load(Relaxed) as u32 == expected);
     }

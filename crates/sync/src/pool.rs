@@ -26,6 +26,7 @@
 
 use crate::Id;
 use crate::biased::Biased;
+use crate::lockdep;
 use crate::mutex::{Mutex, MutexGuard};
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::rcu::{self, Guard};
@@ -290,6 +291,11 @@ impl<T: Slot> Pool<T> {
         }
         if shared.region.is_none() {
             shared.region = reserve_for::<T>(*max as usize);
+            if let Some(region) = &shared.region {
+                let base = region.base().as_ptr().addr();
+                let name = std::any::type_name::<T>();
+                lockdep::slots(base, *max as usize * size_of::<T>(), size_of::<T>(), name);
+            }
         }
         let Some(region) = &mut shared.region else { return 0 };
         let needed = end as usize * size_of::<T>();

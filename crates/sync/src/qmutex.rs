@@ -49,6 +49,7 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use crate::asym_lock::AsymLock;
+use crate::lockdep::{self, Mode};
 use crate::mcs::McsQueue;
 use crate::prim::const_fn;
 
@@ -76,6 +77,7 @@ use crate::prim::const_fn;
 pub struct QMutex<T: ?Sized> {
     lock: AsymLock,
     queue: McsQueue,
+    class: lockdep::Class,
     value: UnsafeCell<T>,
 }
 
@@ -86,8 +88,14 @@ impl<T> QMutex<T> {
     const_fn! {
         /// An unlocked mutex around `value`.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new(value: T) -> Self {
-            Self { lock: AsymLock::new(), queue: McsQueue::new(), value: UnsafeCell::new(value) }
+            Self {
+                lock: AsymLock::new(),
+                queue: McsQueue::new(),
+                class: lockdep::Class::here(),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 
@@ -108,15 +116,19 @@ impl<T: ?Sized> QMutex<T> {
     ///
     /// Does not return if this thread holds it already.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock(&self) -> QMutexGuard<'_, T> {
-        if !self.lock.try_lock() {
-            self.lock_slow();
-        }
+        lockdep::acquire(self.class.key(), Mode::Exclusive, || {
+            if !self.lock.try_lock() {
+                self.lock_slow();
+            }
+        });
         self.guard()
     }
 
     #[cold]
     fn lock_slow(&self) {
+        lockdep::contended();
         if !self.lock.lock_for_a_while() {
             self.queue.at_head(|| self.lock.lock_as_head());
         }
@@ -124,9 +136,12 @@ impl<T: ?Sized> QMutex<T> {
 
     /// Takes the lock if it is free and no waiter is to have it first.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<QMutexGuard<'_, T>> {
+        let taken = self.lock.try_lock();
+        lockdep::tried(self.class.key(), Mode::Exclusive, taken);
         // Not `then_some`: a guard made for a lock that was not had would unlock the holder's.
-        self.lock.try_lock().then(|| self.guard())
+        taken.then(|| self.guard())
     }
 
     fn guard(&self) -> QMutexGuard<'_, T> {
@@ -200,6 +215,7 @@ impl<T: ?Sized> DerefMut for QMutexGuard<'_, T> {
 impl<T: ?Sized> Drop for QMutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        lockdep::released(self.mutex.class.key());
         self.mutex.lock.unlock();
     }
 }

@@ -117,6 +117,7 @@ impl<T> QRwLock<T> {
     const_fn! {
         /// An unlocked lock around `value`.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new(value: T) -> Self {
             Self { raw: RawQRwLock::unlocked(), value: UnsafeCell::new(value) }
         }
@@ -134,6 +135,7 @@ impl<T, S: Announce> QRwLock<T, S> {
         /// assert_eq!(*as_in_2015.read(), 1);
         /// ```
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn with_announce(value: T) -> Self {
             Self { raw: RawQRwLock::unlocked(), value: UnsafeCell::new(value) }
         }
@@ -151,6 +153,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// # Panics
     /// If more than 2^22 read guards exist: they were leaked.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read(&self) -> QRwLockReadGuard<'_, T, S> {
         self.raw.read();
         QRwLockReadGuard::of(self)
@@ -162,6 +165,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// # Panics
     /// If more than 2^22 read guards exist: they were leaked.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read_nested(&self) -> QRwLockReadGuard<'_, T, S> {
         self.raw.read_nested();
         QRwLockReadGuard::of(self)
@@ -169,6 +173,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
 
     /// Locks exclusively.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn write(&self) -> QRwLockWriteGuard<'_, T, S> {
         self.raw.write();
         QRwLockWriteGuard::of(self)
@@ -176,12 +181,14 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
 
     /// Locks shared if that is possible now.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read(&self) -> Option<QRwLockReadGuard<'_, T, S>> {
         self.raw.try_read().then(|| QRwLockReadGuard::of(self))
     }
 
     /// Locks exclusively if that is possible now.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write(&self) -> Option<QRwLockWriteGuard<'_, T, S>> {
         self.raw.try_write().then(|| QRwLockWriteGuard::of(self))
     }
@@ -192,6 +199,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// # Panics
     /// As [`QRwLock::read`].
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read_until(&self, deadline: Instant) -> Option<QRwLockReadGuard<'_, T, S>> {
         self.raw.read_until(deadline).then(|| QRwLockReadGuard::of(self))
     }
@@ -199,6 +207,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// Locks exclusively if that is possible before `deadline`. Queues like every other, and holds
     /// readers off while it waits at the head.
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write_until(&self, deadline: Instant) -> Option<QRwLockWriteGuard<'_, T, S>> {
         self.raw.write_until(deadline).then(|| QRwLockWriteGuard::of(self))
     }
@@ -208,6 +217,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// # Panics
     /// As [`QRwLock::read`].
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read_for(&self, timeout: Duration) -> Option<QRwLockReadGuard<'_, T, S>> {
         match Instant::now().checked_add(timeout) {
             Some(deadline) => self.try_read_until(deadline),
@@ -217,6 +227,7 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
 
     /// Locks exclusively if that is possible within `timeout`; one too long for the clock is no limit.
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write_for(&self, timeout: Duration) -> Option<QRwLockWriteGuard<'_, T, S>> {
         match Instant::now().checked_add(timeout) {
             Some(deadline) => self.try_write_until(deadline),
@@ -234,6 +245,13 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
+    }
+
+    /// What `lockdep` knows the lock by, for a lock that is built on this one.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn key(&self) -> crate::lockdep::Key<'_> {
+        self.raw.key()
     }
 
     /// Where the value is, for a lock that is built on this one.

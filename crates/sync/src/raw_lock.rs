@@ -8,6 +8,7 @@
 //! - RL-1 unlock (Release) -> lock (Acquire): whatever the lock guards
 
 use crate::backoff::{Backoff, Turn};
+use crate::lockdep;
 use crate::park::{park32, wake32};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
 use crate::prim::{AtomicU32, const_fn};
@@ -49,6 +50,7 @@ impl RawLock {
 
     #[cold]
     fn lock_slow(&self) {
+        lockdep::contended();
         let mut backoff = Backoff::new();
         while backoff.pause() == Turn::Again {
             if self.try_lock() {

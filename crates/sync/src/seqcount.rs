@@ -30,6 +30,7 @@
 //!   later one
 
 use crate::backoff::{Backoff, Turn};
+use crate::lockdep::{self, Mode};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
 use crate::prim::{AtomicU32, const_fn, fence};
 use crate::raw_lock::RawLock;
@@ -152,14 +153,17 @@ impl Drop for SeqWrite<'_> {
 pub struct SeqLock {
     count: SeqCount,
     lock: RawLock,
+    class: lockdep::Class,
 }
 
 impl SeqLock {
     const_fn! {
         /// Unlocked.
         #[must_use]
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub fn new() -> Self {
-            Self { count: SeqCount::new(), lock: RawLock::new() }
+            let class = lockdep::Class::here();
+            Self { count: SeqCount::new(), lock: RawLock::new(), class }
         }
     }
 
@@ -190,15 +194,17 @@ impl SeqLock {
 
     /// Locks out other writers and makes readers retry until the guard is dropped.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn write(&self) -> SeqLockWrite<'_> {
-        self.lock.lock();
+        lockdep::acquire(self.class.key(), Mode::Exclusive, || self.lock.lock());
         SeqLockWrite { write: Some(self.count.write()), lock: self }
     }
 
     /// Locks out writers without disturbing readers: for a reader that retried often enough.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read_exclusive(&self) -> SeqLockRead<'_> {
-        self.lock.lock();
+        lockdep::acquire(self.class.key(), Mode::Exclusive, || self.lock.lock());
         SeqLockRead { lock: self }
     }
 }
@@ -221,6 +227,7 @@ pub struct SeqLockWrite<'a> {
 impl Drop for SeqLockWrite<'_> {
     fn drop(&mut self) {
         self.write = None;
+        lockdep::released(self.lock.class.key());
         self.lock.lock.unlock();
     }
 }
@@ -234,6 +241,7 @@ pub struct SeqLockRead<'a> {
 
 impl Drop for SeqLockRead<'_> {
     fn drop(&mut self) {
+        lockdep::released(self.lock.class.key());
         self.lock.lock.unlock();
     }
 }

@@ -89,6 +89,7 @@ type Shard<T, A> = CachePadded<QMutex<WalkedList<T, A>>>;
 impl<T: Slot, A: ShardedAdapter<T>, const SHARDS: usize> ShardedList<T, A, SHARDS> {
     /// An empty list of slots of `pool`.
     #[must_use]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new(pool: &'static Pool<T>) -> Self {
         const { assert!(SHARDS > 0, "a list of no parts") };
         let mut shards = MaybeUninit::<[Shard<T, A>; SHARDS]>::uninit();

@@ -109,6 +109,14 @@ macro_rules! events {
 }
 
 events! {
+    /// Pauses and yields of all locks, before a queue or a sleep.
+    Spin => spins,
+    /// Sleeps of all locks.
+    Park => parks,
+    /// Places at the head of a queue that were handed to the next.
+    Handoff => handoffs,
+    /// `QMutex` and combining locks: acquisitions that were not at once.
+    QmutexContended => qmutex_contended,
     /// Lockref operations done by compare-exchange alone.
     LockrefFast => lockref_fast,
     /// Lockref operations that took the lock.

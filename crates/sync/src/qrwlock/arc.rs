@@ -21,23 +21,27 @@ impl<T: ?Sized, S: Announce> QRwLock<T, S> {
     /// let guard = Arc::new(QRwLock::new(7)).read_arc();
     /// assert_eq!(std::thread::spawn(move || *guard).join().unwrap(), 7);
     /// ```
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn read_arc(self: &Arc<Self>) -> ArcQRwLockReadGuard<T, S> {
         self.raw.read();
         ArcQRwLockReadGuard { lock: self.clone() }
     }
 
     /// As [`QRwLock::write`], with a guard that keeps the lock alive.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn write_arc(self: &Arc<Self>) -> ArcQRwLockWriteGuard<T, S> {
         self.raw.write();
         ArcQRwLockWriteGuard { lock: self.clone() }
     }
 
     /// As [`QRwLock::try_read`], with a guard that keeps the lock alive.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_read_arc(self: &Arc<Self>) -> Option<ArcQRwLockReadGuard<T, S>> {
         self.raw.try_read().then(|| ArcQRwLockReadGuard { lock: self.clone() })
     }
 
     /// As [`QRwLock::try_write`], with a guard that keeps the lock alive.
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write_arc(self: &Arc<Self>) -> Option<ArcQRwLockWriteGuard<T, S>> {
         self.raw.try_write().then(|| ArcQRwLockWriteGuard { lock: self.clone() })
     }

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use super::announce::{Announce, OrBit};
 use crate::backoff::{Backoff, Turn};
+use crate::lockdep::{self, Mode};
 use crate::mcs::McsQueue;
 use crate::park::{Deadline, Sleep, park32_within, wake32};
 use crate::prim::Ordering::{Acquire, Relaxed, Release};
@@ -37,6 +38,7 @@ pub struct RawQRwLock<S = OrBit> {
     /// Where the head of the queue sleeps: changes with every wake-up.
     gate: AtomicU32,
     pub(super) queue: McsQueue,
+    class: lockdep::Class,
     announce: PhantomData<fn() -> S>,
 }
 
@@ -46,45 +48,54 @@ pub(super) struct TimedOut;
 impl<S: Announce> RawQRwLock<S> {
     const_fn! {
         /// An unlocked lock.
+        #[cfg_attr(feature = "lockdep", track_caller)]
         pub(super) fn unlocked() -> Self {
             Self {
                 word: AtomicU32::new(0),
                 gate: AtomicU32::new(0),
                 queue: McsQueue::new(),
+                class: lockdep::Class::here(),
                 announce: PhantomData,
             }
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn read(&self) {
-        stats::count(Event::QrwlockRead);
-        // QR-1 Acquire: what the writers before us wrote.
-        let old = self.word.fetch_add(READER, Acquire);
-        if old & (WRITER | WAITING | TOO_MANY) != 0 {
-            // Without a deadline it does not fail.
-            let _ = self.read_slow(old, None);
-        }
+        lockdep::acquire(self.class.key(), Mode::Shared, || {
+            stats::count(Event::QrwlockRead);
+            // QR-1 Acquire: what the writers before us wrote.
+            let old = self.word.fetch_add(READER, Acquire);
+            if old & (WRITER | WAITING | TOO_MANY) != 0 {
+                // Without a deadline it does not fail.
+                let _ = self.read_slow(old, None);
+            }
+        });
     }
 
     /// As `read`, but gives up at the deadline.
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn read_until(&self, deadline: std::time::Instant) -> bool {
-        stats::count(Event::QrwlockRead);
-        // QR-1 Acquire: what the writers before us wrote.
-        let old = self.word.fetch_add(READER, Acquire);
-        let at_once = old & (WRITER | WAITING | TOO_MANY) == 0;
-        at_once || self.read_slow(old, Some(deadline)).is_ok()
+        lockdep::acquire_if(self.class.key(), Mode::Shared, || {
+            stats::count(Event::QrwlockRead);
+            // QR-1 Acquire: what the writers before us wrote.
+            let old = self.word.fetch_add(READER, Acquire);
+            let at_once = old & (WRITER | WAITING | TOO_MANY) == 0;
+            at_once || self.read_slow(old, Some(deadline)).is_ok()
+        })
     }
 
     #[cold]
     fn read_slow(&self, old: u32, deadline: Deadline) -> Result<(), TimedOut> {
-        self.unlock_shared();
+        self.sub_reader();
         refuse_leak(old);
+        lockdep::contended();
         stats::count(Event::QrwlockContended);
         let mut backoff = Backoff::new();
         while backoff.pause() == Turn::Again {
-            if self.try_read() {
+            if self.try_add_reader() {
                 return Ok(());
             }
         }
@@ -109,11 +120,11 @@ impl<S: Announce> RawQRwLock<S> {
     #[cold]
     fn await_writer(&self, old: u32, deadline: Deadline) -> Result<(), TimedOut> {
         if old & TOO_MANY != 0 {
-            self.unlock_shared();
+            self.sub_reader();
             refuse_leak(old);
         }
         if self.await_clear(WRITER, deadline).is_err() {
-            self.unlock_shared();
+            self.sub_reader();
             return Err(TimedOut);
         }
         // QR-1 Acquire: as for a reader that came later. No fence, which the thread sanitizer would not see.
@@ -123,15 +134,27 @@ impl<S: Announce> RawQRwLock<S> {
 
     /// Locks shared, past a waiting writer.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn read_nested(&self) {
-        stats::count(Event::QrwlockRead);
-        // Without a deadline it does not fail.
-        let _ = self.read_ignoring_waiting(None);
+        lockdep::acquire(self.class.key(), Mode::Nested, || {
+            stats::count(Event::QrwlockRead);
+            // Without a deadline it does not fail.
+            let _ = self.read_ignoring_waiting(None);
+        });
+    }
+
+    /// Locks shared if that is possible now.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub(super) fn try_read(&self) -> bool {
+        let taken = self.try_add_reader();
+        lockdep::tried(self.class.key(), Mode::Shared, taken);
+        taken
     }
 
     /// Reads before it writes, so that one who may not enter does not disturb.
     #[inline]
-    pub(super) fn try_read(&self) -> bool {
+    fn try_add_reader(&self) -> bool {
         // Relaxed: the addition below re-checks it.
         let seen = self.word.load(Relaxed);
         if seen & (WRITER | WAITING | TOO_MANY) != 0 {
@@ -140,24 +163,30 @@ impl<S: Announce> RawQRwLock<S> {
         // QR-1 Acquire: what the writers before us wrote.
         let old = self.word.fetch_add(READER, Acquire);
         if old & (WRITER | WAITING | TOO_MANY) != 0 {
-            self.unlock_shared();
+            self.sub_reader();
             return false;
         }
         true
     }
 
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn write(&self) {
-        if !self.write_at_once() {
-            // Without a deadline it does not fail.
-            let _ = self.write_slow(None);
-        }
+        lockdep::acquire(self.class.key(), Mode::Exclusive, || {
+            if !self.write_at_once() {
+                // Without a deadline it does not fail.
+                let _ = self.write_slow(None);
+            }
+        });
     }
 
     /// As `write`, but gives up at the deadline.
     #[cfg(feature = "std")]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn write_until(&self, deadline: std::time::Instant) -> bool {
-        self.write_at_once() || self.write_slow(Some(deadline)).is_ok()
+        lockdep::acquire_if(self.class.key(), Mode::Exclusive, || {
+            self.write_at_once() || self.write_slow(Some(deadline)).is_ok()
+        })
     }
 
     #[inline]
@@ -169,10 +198,11 @@ impl<S: Announce> RawQRwLock<S> {
 
     #[cold]
     fn write_slow(&self, deadline: Deadline) -> Result<(), TimedOut> {
+        lockdep::contended();
         stats::count(Event::QrwlockContended);
         let mut backoff = Backoff::new();
         while backoff.spin() {
-            if self.try_write() {
+            if self.try_set_writer() {
                 return Ok(());
             }
         }
@@ -200,7 +230,16 @@ impl<S: Announce> RawQRwLock<S> {
         }
     }
 
+    /// Locks exclusively if that is possible now.
+    #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn try_write(&self) -> bool {
+        let taken = self.try_set_writer();
+        lockdep::tried(self.class.key(), Mode::Exclusive, taken);
+        taken
+    }
+
+    fn try_set_writer(&self) -> bool {
         // Relaxed: the compare-exchange re-checks it.
         let mut seen = self.word.load(Relaxed);
         // PARKED may be left over from a head that has gone, or belong to one that is about to look: it stays.
@@ -245,6 +284,13 @@ impl<S: Announce> RawQRwLock<S> {
         }
     }
 
+    /// What `lockdep` knows the lock by.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(super) fn key(&self) -> lockdep::Key<'_> {
+        self.class.key()
+    }
+
     /// Whether somebody was in the queue a moment ago.
     pub(super) fn is_contended(&self) -> bool {
         self.queue.is_busy()
@@ -265,6 +311,12 @@ impl<S: Announce> RawQRwLock<S> {
 
     #[inline]
     pub(super) fn unlock_shared(&self) {
+        lockdep::released(self.class.key());
+        self.sub_reader();
+    }
+
+    #[inline]
+    pub(super) fn sub_reader(&self) {
         // QR-2 Release: our reads come before the next writer's writes.
         let old = self.word.fetch_sub(READER, Release);
         // A sleeper that waits for readers is a writer and waits for the last; one that is a reader counts itself.
@@ -275,6 +327,7 @@ impl<S: Announce> RawQRwLock<S> {
 
     #[inline]
     pub(super) fn unlock_exclusive(&self) {
+        lockdep::released(self.class.key());
         // Readers may be adding and subtracting themselves in the same word, so not a store.
         // QR-1, QR-2 Release: our writes.
         let old = self.word.fetch_sub(WRITER, Release);
@@ -285,7 +338,10 @@ impl<S: Announce> RawQRwLock<S> {
 
     /// From held exclusively to held shared, with nobody in between.
     #[inline]
+    #[cfg_attr(feature = "lockdep", track_caller)]
     pub(super) fn downgrade(&self) {
+        lockdep::released(self.class.key());
+        lockdep::tried(self.class.key(), Mode::Shared, true);
         // QR-1 Release: our writes, to the readers who come now. For a writer's writes QR-2's is at our unlock.
         let old = self.word.fetch_add(READER - WRITER, Release);
         if old & PARKED != 0 {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn is_small_and_fits_a_static() {
+    #[cfg(not(feature = "lockdep"))]
     assert_eq!(size_of::<QRwLock<()>>(), 16);
     static IN_STATIC: QRwLock<u32> = QRwLock::new(3);
     assert_eq!(*IN_STATIC.read(), 3);
@@ -262,7 +263,7 @@ fn r2_6_readers_that_come_in_vain_do_not_stop_a_writer() {
                     // What a reader does that looks too late: add first, then take back.
                     let old = lock.raw.word.fetch_add(READER, Relaxed);
                     assert!(old < 1 << 31);
-                    lock.raw.unlock_shared();
+                    lock.raw.sub_reader();
                 }
             });
         }
