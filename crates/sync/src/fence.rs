@@ -25,7 +25,7 @@
 
 use crate::prim::{Ordering, fence};
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub(crate) use native::is_chosen;
 #[cfg(not(any(loom, shuttle)))]
 pub use native::{decline, heavy, is_asymmetric, light, prepare};
@@ -90,6 +90,7 @@ mod native {
     }
 
     /// Whether [`light`] is free of processor instructions by now. Chooses nothing.
+    #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn is_chosen() -> bool {
         // Relaxed: once chosen it stays; before, the caller does more than it must.

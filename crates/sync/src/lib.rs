@@ -25,7 +25,7 @@ mod combiner;
 pub mod combining;
 #[cfg(feature = "std")]
 mod counted;
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 pub mod fence;
 #[cfg(feature = "std")]
 mod file_ref;
@@ -57,6 +57,9 @@ mod qmutex;
 mod qrwlock;
 mod raw_lock;
 #[cfg(feature = "std")]
+pub mod rcu;
+#[cfg(all(feature = "alloc", not(feature = "std")))]
+#[path = "rcu/bare.rs"]
 pub mod rcu;
 #[cfg(all(feature = "std", not(loom)))]
 mod region;

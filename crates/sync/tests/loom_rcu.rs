@@ -116,6 +116,29 @@ fn a_second_section_does_not_hide_the_first() {
     });
 }
 
+/// A reader that renews its section without leaving it: QSBR's quiescent state.
+#[test]
+fn a_renewed_section_does_not_hide_the_first() {
+    check("a_renewed_section_does_not_hide_the_first", None, || {
+        let world = World::new(1);
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let reader = &world.readers[0];
+                reader.enter(&world.domain);
+                world.shared.read();
+                reader.enter(&world.domain);
+                world.shared.read();
+                reader.leave();
+            })
+        };
+        let old = world.shared.unlink();
+        world.grace_period();
+        world.shared.free(old);
+        reader.join().unwrap();
+    });
+}
+
 /// Two grace periods in a row, each freeing.
 #[test]
 fn grace_periods_follow_each_other() {

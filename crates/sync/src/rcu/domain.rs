@@ -145,6 +145,13 @@ impl Reader {
         self.active.store(0, Ordering::Release);
     }
 
+    /// The word, for a report: 0 outside a section.
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+    pub(super) fn active(&self) -> u64 {
+        // Relaxed: only a report.
+        self.active.load(Ordering::Relaxed)
+    }
+
     /// Whether this reader cannot hold anything that was unlinked before the grace period `number` began.
     pub fn is_quiet(&self, number: u64) -> bool {
         // RCU-2 Acquire.

@@ -98,6 +98,23 @@ pub(super) fn leave() {
     });
 }
 
+/// Closes the one section of the running thread and opens the next, if there is just one.
+#[inline]
+pub(super) fn renew() -> bool {
+    LOCAL.with(|local| {
+        let state = local.state.get();
+        match local.record.get() {
+            Some(record) if state == 1 => record.reader.enter(&DOMAIN),
+            _ if state & DEPTH != 1 => return false,
+            _ => {
+                local.leave_slow();
+                local.enter_slow();
+            }
+        }
+        true
+    })
+}
+
 /// Whether the running thread is in a section.
 pub(super) fn in_section() -> bool {
     LOCAL.with(|local| local.state.get() & DEPTH != 0)

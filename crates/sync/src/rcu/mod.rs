@@ -19,7 +19,9 @@
 //! - [`Guard::defer`] runs a closure after a grace period, [`synchronize`] waits for one, [`barrier`] waits until everything
 //!   deferred so far has run.
 //!
-//! Keep sections short. A section that lasts keeps everybody's garbage alive.
+//! - [`Qsbr`] is for a thread that reads all the time and says when it does not.
+//!
+//! Keep sections short. A section that lasts keeps everybody's garbage alive; [`stalls`] names its thread.
 //!
 //! # Who runs deferred calls, and when
 //! The thread that deferred them, when it drops its outermost guard and has a batch (1,024 items or 1 MiB), if readers allow.
@@ -34,7 +36,7 @@
 //!
 //! # Parts
 //! `domain`: the protocol and its orderings, as the models run it. `registry`: the threads' records. `local`: sections and
-//! garbage of one thread. `defer`: containers. `cell`: [`RcuCell`].
+//! garbage of one thread. `defer`: containers. `cell`: [`RcuCell`]. `qsbr`: [`Qsbr`]. `stall`: reports. `explicit`: a [`Domain`] of one's own.
 //!
 //! # Source
 //! Kernel RCU for the interface; the protocol is that of user-space RCU in its membarrier flavour, with one counter that
@@ -50,11 +52,21 @@ mod domain;
 #[doc(hidden)]
 pub mod domain;
 #[cfg(not(any(loom, shuttle)))]
+mod explicit;
+#[cfg(not(any(loom, shuttle)))]
 mod local;
+mod qsbr;
 #[cfg(not(any(loom, shuttle)))]
 mod registry;
+#[cfg(not(any(loom, shuttle)))]
+mod stall;
 
 pub use cell::RcuCell;
+#[cfg(not(any(loom, shuttle)))]
+pub use explicit::{Domain, DomainCell, Registration, Section};
+pub use qsbr::Qsbr;
+#[cfg(not(any(loom, shuttle)))]
+pub use stall::{Stall, on_stall};
 
 use std::marker::PhantomData;
 
@@ -178,12 +190,22 @@ pub fn stats() -> RcuStats {
     imp::stats()
 }
 
+/// The sections that hold a grace period up at this moment, with their threads: who keeps the garbage alive. Writers keep
+/// account of them, so one that nobody waits for is not there, however long it lasts.
+#[cfg(not(any(loom, shuttle)))]
+#[must_use]
+pub fn stalls() -> Vec<Stall> {
+    registry::stalls()
+}
+
 /// The process's domain.
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     use super::RcuStats;
     use super::defer::Deferred;
-    pub(super) use super::local::{barrier, enter, expedite, in_callback, in_section, leave};
+    pub(super) use super::local::{
+        barrier, enter, expedite, in_callback, in_section, leave, renew,
+    };
     use super::registry::{DOMAIN, Wait, longest_wait_us, records, wait_for};
     use crate::prim::Ordering;
 
@@ -236,6 +258,9 @@ mod imp {
     use super::RcuStats;
 
     pub(super) fn enter() {}
+    pub(super) fn renew() -> bool {
+        true
+    }
     pub(super) fn leave() {}
     pub(super) fn expedite() {}
 

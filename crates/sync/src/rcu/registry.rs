@@ -8,6 +8,7 @@
 
 use super::defer::Bag;
 use super::domain::{Domain, Reader};
+use super::stall::{self, Stall};
 use crate::biased::Biased;
 use crate::fence;
 use crate::mutex::{Mutex, MutexGuard};
@@ -43,6 +44,21 @@ pub(super) struct Record {
     bag: Biased<Bag>,
     /// Statistics, written by the owner, kept when the record changes hands.
     pub(super) counts: RecordCounts,
+    /// The system's number for the owner's thread.
+    thread: AtomicU32,
+    /// What writers found when they last had to wait here. Written under their lock.
+    stall: StallNote,
+}
+
+/// A section that a grace period waits for.
+#[derive(Default)]
+struct StallNote {
+    /// What the reader's word said: while it stays, it is one section.
+    active: AtomicU64,
+    /// When that was first found, in microseconds since the process first asked.
+    since_us: AtomicU64,
+    /// Whether it has been reported.
+    is_told: AtomicU32,
 }
 
 /// Written by plain load and store: the owner of the record is the only writer.
@@ -71,6 +87,8 @@ impl Record {
             executing: AtomicU32::new(0),
             bag: Biased::new(Bag::new()),
             counts: RecordCounts::default(),
+            thread: AtomicU32::new(0),
+            stall: StallNote::default(),
         }
     }
 
@@ -82,10 +100,13 @@ impl Record {
             if record.taken.load(Ordering::Relaxed) == 0
                 && record.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
+                record.thread.store(stall::this_thread(), Ordering::Relaxed);
                 return record;
             }
         }
         let record: &'static Record = Box::leak(Box::new(Record::new()));
+        // Relaxed, here and above: told to people.
+        record.thread.store(stall::this_thread(), Ordering::Relaxed);
         let mut head = RECORDS.load(Ordering::Relaxed);
         loop {
             record.next.store(head, Ordering::Relaxed);
@@ -112,6 +133,18 @@ impl Record {
     /// Whether a thread owns the record now; a statistic.
     pub(super) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed) != 0
+    }
+
+    /// The section of its owner's, if a writer waits for it.
+    fn stall(&self) -> Option<Stall> {
+        // Relaxed, all: a report, perhaps of a moment ago.
+        let active = self.stall.active.load(Ordering::Relaxed);
+        if active == 0 || self.reader.active() != active {
+            return None;
+        }
+        let since = self.stall.since_us.load(Ordering::Relaxed);
+        let waited = Duration::from_micros(stall::now_us().saturating_sub(since));
+        Some(Stall::of(self.thread.load(Ordering::Relaxed), waited))
     }
 
     /// Lends the bag to the owner of the record.
@@ -210,8 +243,12 @@ fn wait_for_reader(record: &Record, number: u64, wait: Wait) -> bool {
         tries += 1;
         match (tries, wait) {
             (..=PATIENCE, _) => spin_loop(),
-            (_, Wait::Briefly) => return false,
+            (_, Wait::Briefly) => {
+                note_stall(record);
+                return false;
+            }
             (_, Wait::Until(end)) if Instant::now() >= end => {
+                note_stall(record);
                 note_wait(asleep_since);
                 return false;
             }
@@ -220,10 +257,36 @@ fn wait_for_reader(record: &Record, number: u64, wait: Wait) -> bool {
             // Preempted, or blocked inside its section: sleep, longer and longer.
             _ => {
                 asleep_since.get_or_insert_with(Instant::now);
+                note_stall(record);
                 std::thread::sleep(Duration::from_micros(u64::from(tries - 96).min(20) * 50));
             }
         }
     }
+}
+
+/// Keeps account of a section that holds a grace period up, and tells of it once. The caller holds the writers' lock.
+fn note_stall(record: &Record) {
+    let note = &record.stall;
+    let active = record.reader.active();
+    // Relaxed, all: written under the writers' lock, read for a report.
+    if active == 0 || note.active.load(Ordering::Relaxed) != active {
+        note.since_us.store(stall::now_us(), Ordering::Relaxed);
+        note.is_told.store(0, Ordering::Relaxed);
+        note.active.store(active, Ordering::Relaxed);
+        return;
+    }
+    if note.is_told.load(Ordering::Relaxed) == 0
+        && let Some(stall) = record.stall()
+        && stall::is_long(stall.waited)
+    {
+        note.is_told.store(1, Ordering::Relaxed);
+        stall::tell(&stall);
+    }
+}
+
+/// The sections that hold a grace period up now.
+pub(super) fn stalls() -> Vec<Stall> {
+    records().filter_map(Record::stall).collect()
 }
 
 /// The longest that a writer has slept for one reader: a section that lasts shows here.
