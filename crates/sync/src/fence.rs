@@ -53,6 +53,7 @@ mod native {
         if FORM.load(Ordering::Relaxed) == ASYMMETRIC {
             compiler_fence(Ordering::SeqCst);
         } else {
+            core::hint::cold_path();
             fence(Ordering::SeqCst);
         }
     }

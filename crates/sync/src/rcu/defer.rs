@@ -76,8 +76,11 @@ pub(super) struct Bag {
     sealed: VecDeque<Sealed>,
     sealed_items: usize,
     sealed_bytes: usize,
-    /// An empty vector with room, kept for `open`.
-    spare: Vec<Deferred>,
+    /// From so many items or bytes in `open` on the owner should see to the bag.
+    look_items: usize,
+    look_bytes: usize,
+    /// Empty vectors with room, kept for `open`: an allocator may do much work for one so large.
+    spare: Vec<Vec<Deferred>>,
 }
 
 impl Bag {
@@ -98,21 +101,26 @@ impl Bag {
             sealed: VecDeque::new(),
             sealed_items: 0,
             sealed_bytes: 0,
+            look_items: Self::BATCH,
+            look_bytes: Self::BATCH_BYTES,
             spare: Vec::new(),
         }
     }
 
     /// Adds a call. True if the owner should see to the bag when it leaves its section.
-    #[inline]
-    pub(super) fn push(&mut self, bytes: usize, item: Deferred) -> bool {
+    #[inline(always)]
+    pub(super) fn push(&mut self, bytes: usize, f: impl FnOnce() + Send + 'static) -> bool {
         if self.open.len() == self.open.capacity() {
-            self.open.reserve(Self::BATCH);
+            self.grow();
         }
-        self.open.push(item);
+        self.open.push(Deferred::new(f));
         self.open_bytes = self.open_bytes.saturating_add(bytes);
-        self.open.len() >= Self::BATCH
-            || self.open_bytes >= Self::BATCH_BYTES
-            || self.is_over_limit()
+        self.open.len() >= self.look_items || self.open_bytes >= self.look_bytes
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.open.reserve(Self::BATCH);
     }
 
     pub(super) fn hurry(&mut self) {
@@ -124,28 +132,27 @@ impl Bag {
             || self.sealed_bytes + self.open_bytes >= Self::LIMIT_BYTES
     }
 
-    /// Ties the open items to the grace period that `snapshot` names, if they are enough or somebody waits for them.
-    pub(super) fn seal(&mut self, all: bool, snapshot: impl FnOnce() -> u64) {
+    /// Ties the open items to the grace period that `snapshot` names, if they are enough or somebody waits for them. Returns
+    /// the grace period to run now, if any: one batch waits for the next, and is often over by then, since a grace period
+    /// that another thread runs counts for all.
+    pub(super) fn seal(&mut self, all: bool, snapshot: impl FnOnce() -> u64) -> Option<u64> {
+        let eager = all || std::mem::take(&mut self.hurry);
         let enough = self.open.len() >= Self::BATCH || self.open_bytes >= Self::BATCH_BYTES;
-        if self.open.is_empty() || !(all || enough || self.hurry) {
-            return;
+        if !self.open.is_empty() && (eager || enough) {
+            let items = std::mem::replace(&mut self.open, self.spare.pop().unwrap_or_default());
+            let bytes = std::mem::take(&mut self.open_bytes);
+            self.sealed_items += items.len();
+            self.sealed_bytes += bytes;
+            self.set_look();
+            self.sealed.push_back(Sealed { grace: snapshot(), items, bytes });
         }
-        self.hurry = false;
-        let items = std::mem::replace(&mut self.open, std::mem::take(&mut self.spare));
-        let bytes = std::mem::take(&mut self.open_bytes);
-        self.sealed_items += items.len();
-        self.sealed_bytes += bytes;
-        self.sealed.push_back(Sealed { grace: snapshot(), items, bytes });
+        let is_due = eager || self.sealed.len() > 1 || self.sealed_bytes >= Self::BATCH_BYTES;
+        self.sealed.back().filter(|_| is_due).map(|sealed| sealed.grace)
     }
 
     /// The grace period that frees the oldest sealed items.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.sealed.front().map(|sealed| sealed.grace)
-    }
-
-    /// The grace period that frees all sealed items.
-    pub(super) fn newest(&self) -> Option<u64> {
-        self.sealed.back().map(|sealed| sealed.grace)
     }
 
     /// Takes out the oldest sealed items whose grace period is over.
@@ -158,14 +165,22 @@ impl Bag {
         let sealed = self.sealed.pop_front()?;
         self.sealed_items -= sealed.items.len();
         self.sealed_bytes -= sealed.bytes;
+        self.set_look();
         Some(sealed)
+    }
+
+    /// At a batch, or where the limit is reached before that.
+    fn set_look(&mut self) {
+        self.look_items = Self::BATCH.min(Self::LIMIT.saturating_sub(self.sealed_items));
+        self.look_bytes =
+            Self::BATCH_BYTES.min(Self::LIMIT_BYTES.saturating_sub(self.sealed_bytes));
     }
 
     /// Keeps the memory of a vector that has been run empty.
     pub(super) fn keep(&mut self, empty: Vec<Deferred>) {
         debug_assert!(empty.is_empty());
-        if self.spare.capacity() == 0 && empty.capacity() <= Self::BATCH * 2 {
-            self.spare = empty;
+        if self.spare.len() < 2 && empty.capacity() <= Self::BATCH * 2 {
+            self.spare.push(empty);
         }
     }
 }

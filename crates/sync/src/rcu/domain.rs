@@ -127,7 +127,20 @@ impl Reader {
         Reader { active: AtomicU64::new(0) }
     }
 
-    /// Begins a section; its thread is in none.
+    /// A reader that is in a section and never leaves it.
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+    pub(super) const fn in_section() -> Self {
+        Reader { active: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether the reader's own thread is in a section.
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+    #[inline(always)]
+    pub(super) fn is_in_section(&self) -> bool {
+        self.active() != 0
+    }
+
+    /// Begins a section; its thread is in none, or ends the one it is in.
     #[inline(always)]
     pub fn enter(&self, domain: &Domain) {
         // Relaxed: an old value only makes a writer wait for us without need.
@@ -145,10 +158,11 @@ impl Reader {
         self.active.store(0, Ordering::Release);
     }
 
-    /// The word, for a report: 0 outside a section.
+    /// The word, for its own thread or for a report: 0 outside a section.
     #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+    #[inline(always)]
     pub(super) fn active(&self) -> u64 {
-        // Relaxed: only a report.
+        // Relaxed: its thread alone writes it; others only report it.
         self.active.load(Ordering::Relaxed)
     }
 

@@ -2,16 +2,19 @@
 
 // unmodelled file: a thread's own data, ended by the thread; ThreadSanitizer and `tests/rcu.rs` look at it. The protocol is in `domain.rs`.
 
-use super::defer::{Bag, Deferred, Sealed};
+use super::defer::{Bag, Sealed};
+use super::domain::Reader;
 use super::registry::{self, DOMAIN, Record, RecordCounts, Wait, records};
 use crate::mutex::Mutex;
 use crate::prim::{AtomicUsize, Ordering, yield_now};
 use std::cell::Cell;
+use std::hint::cold_path;
 use std::mem::ManuallyDrop;
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr;
 use std::time::{Duration, Instant};
 
-/// Sections open in this thread.
+/// Sections open in this thread, beyond the outermost.
 const DEPTH: u32 = (1 << 24) - 1;
 /// Deferred calls are running in this thread.
 const CALLBACK: u32 = 1 << 28;
@@ -19,23 +22,29 @@ const CALLBACK: u32 = 1 << 28;
 const URGENT: u32 = 1 << 29;
 /// The thread is ending and owns a record only while in a section.
 const EXITED: u32 = 1 << 30;
-/// The thread has no record yet.
-const UNREGISTERED: u32 = 1 << 31;
 
 /// How long a thread with too much garbage waits for readers when it leaves a section. Bounded, because it may hold a
 /// lock that one of the readers wants: it then goes on, and waits again next time.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// # Invariants
+/// `reader` is the word of `record`, or [`NOBODY`] while there is none. A thread in a section has a record.
 struct Local {
-    /// Zero between sections of a thread that has nothing special to do: the fast paths compare once.
+    /// Whether the thread is in a section is read from the word itself. `NOBODY` says yes, so to enter takes one look.
+    reader: Cell<&'static Reader>,
+    /// Zero in a thread that has nothing special to do and no section inside another: to leave takes one look.
     state: Cell<u32>,
-    /// The thread's record while `state` has neither UNREGISTERED nor, outside sections, EXITED.
     record: Cell<Option<&'static Record>>,
 }
 
+/// The word of a thread without a record. No writer scans it.
+static NOBODY: Reader = Reader::in_section();
+
 thread_local! {
     // Without a destructor, so that access is one address computation.
-    static LOCAL: Local = const { Local { state: Cell::new(UNREGISTERED), record: Cell::new(None) } };
+    static LOCAL: Local = const {
+        Local { reader: Cell::new(&NOBODY), state: Cell::new(0), record: Cell::new(None) }
+    };
     static AT_EXIT: AtExit = const { AtExit };
 }
 
@@ -53,7 +62,7 @@ impl Drop for AtExit {
         LOCAL.with(|local| {
             local.state.set(local.state.get() | EXITED);
             // A guard in another thread-local may outlive this destructor: its end then does the rest.
-            if local.state.get() & DEPTH == 0 {
+            if !local.in_section() {
                 local.hand_over();
             }
         });
@@ -64,13 +73,14 @@ impl Drop for AtExit {
 #[inline]
 pub(super) fn enter() {
     LOCAL.with(|local| {
-        let state = local.state.get();
-        if state == 0
-            && let Some(record) = local.record.get()
-        {
-            local.state.set(1);
-            record.reader.enter(&DOMAIN);
-        } else if state & DEPTH != 0 {
+        let reader = local.reader.get();
+        if !reader.is_in_section() {
+            reader.enter(&DOMAIN);
+            return;
+        }
+        cold_path();
+        if !ptr::eq(reader, &NOBODY) {
+            let state = local.state.get();
             // Guards have no size: a program can make, and lose, as many as it likes.
             assert!(state & DEPTH != DEPTH, "more sections inside each other than can be counted");
             local.state.set(state + 1);
@@ -85,12 +95,12 @@ pub(super) fn enter() {
 pub(super) fn leave() {
     LOCAL.with(|local| {
         let state = local.state.get();
-        if state == 1
-            && let Some(record) = local.record.get()
-        {
-            local.state.set(0);
-            record.reader.leave();
-        } else if state & DEPTH > 1 {
+        if state == 0 {
+            local.reader.get().leave();
+            return;
+        }
+        cold_path();
+        if state & DEPTH != 0 {
             local.state.set(state - 1);
         } else {
             local.leave_slow();
@@ -98,26 +108,28 @@ pub(super) fn leave() {
     });
 }
 
-/// Closes the one section of the running thread and opens the next, if there is just one.
+/// Closes the section that the running thread is in and opens the next, if there is none inside it.
 #[inline]
 pub(super) fn renew() -> bool {
     LOCAL.with(|local| {
         let state = local.state.get();
-        match local.record.get() {
-            Some(record) if state == 1 => record.reader.enter(&DOMAIN),
-            _ if state & DEPTH != 1 => return false,
-            _ => {
-                local.leave_slow();
-                local.enter_slow();
-            }
+        if state == 0 {
+            local.reader.get().enter(&DOMAIN);
+            return true;
         }
-        true
+        cold_path();
+        let is_alone = state & DEPTH == 0;
+        if is_alone {
+            local.leave_slow();
+            enter();
+        }
+        is_alone
     })
 }
 
 /// Whether the running thread is in a section.
 pub(super) fn in_section() -> bool {
-    LOCAL.with(|local| local.state.get() & DEPTH != 0)
+    LOCAL.with(Local::in_section)
 }
 
 /// Whether the running thread is inside a deferred call.
@@ -126,18 +138,19 @@ pub(super) fn in_callback() -> bool {
 }
 
 /// Adds to the running thread's bag; the thread is in a section.
+///
+/// The closure is built where it will lie: a copy by way of the stack waits for its own stores.
 #[inline]
-pub(super) fn defer(bytes: usize, item: Deferred) {
-    LOCAL.with(|local| {
-        let record = local.record();
-        // SAFETY: the record is this thread's, and `push` does not come back here.
-        let urgent = unsafe { record.with_bag(|bag| bag.push(bytes, item)) };
-        RecordCounts::add(&record.counts.deferred, 1);
-        RecordCounts::add(&record.counts.deferred_bytes, bytes as u64);
-        if urgent {
-            local.state.set(local.state.get() | URGENT);
-        }
-    });
+pub(super) fn defer(bytes: usize, f: impl FnOnce() + Send + 'static) {
+    let record = LOCAL.with(Local::record);
+    // SAFETY: the record is this thread's, and `push` does not come back here.
+    let is_urgent = unsafe { record.with_bag(|bag| bag.push(bytes, f)) };
+    RecordCounts::add(&record.counts.deferred, 1);
+    RecordCounts::add(&record.counts.deferred_bytes, bytes as u64);
+    if is_urgent {
+        cold_path();
+        LOCAL.with(Local::urge);
+    }
 }
 
 /// Asks that all that is in the bag be freed as soon as readers allow, however little it is.
@@ -145,7 +158,7 @@ pub(super) fn expedite() {
     LOCAL.with(|local| {
         // SAFETY: the record is this thread's, and `hurry` does not come back here.
         unsafe { local.record().with_bag(Bag::hurry) };
-        local.state.set(local.state.get() | URGENT);
+        local.urge();
     });
 }
 
@@ -192,32 +205,39 @@ impl Local {
         self.record.get().expect("a thread in a section has a record")
     }
 
+    /// Has the bag seen to when the outermost section ends.
+    fn urge(&self) {
+        self.state.set(self.state.get() | URGENT);
+    }
+
+    fn in_section(&self) -> bool {
+        self.record.get().is_some_and(|record| record.reader.is_in_section())
+    }
+
     /// The thread's record, taken now if it has none.
     fn ensure_record(&self) -> &'static Record {
-        if self.state.get() & UNREGISTERED != 0 {
-            // Fails where the thread is already past its destructors.
-            let ends = AT_EXIT.try_with(|_| ()).is_err();
-            self.state.set(if ends { EXITED } else { 0 });
+        if let Some(record) = self.record.get() {
+            return record;
         }
-        self.record.get().unwrap_or_else(|| {
-            let record = Record::acquire();
-            self.record.set(Some(record));
-            record
-        })
+        // Fails where the thread is already past its destructors.
+        if AT_EXIT.try_with(|_| ()).is_err() {
+            self.state.set(self.state.get() | EXITED);
+        }
+        let record = Record::acquire();
+        self.record.set(Some(record));
+        self.reader.set(&record.reader);
+        record
     }
 
     #[cold]
     fn enter_slow(&self) {
-        let record = self.ensure_record();
-        self.state.set(self.state.get() + 1);
-        record.reader.enter(&DOMAIN);
+        self.ensure_record().reader.enter(&DOMAIN);
     }
 
+    /// Leaves the outermost section, and does what is to be done then.
     #[cold]
     fn leave_slow(&self) {
         let state = self.state.get();
-        assert!(state & DEPTH == 1, "a section was left that was not entered");
-        self.state.set(state - 1);
         self.record().reader.leave();
         if state & CALLBACK != 0 {
             // The flush that runs the callback sees to it.
@@ -239,14 +259,9 @@ impl Local {
                 None => DOMAIN.snapshot(),
             };
             // SAFETY: the record is ours, and `seal` does not come back here.
-            let newest = unsafe {
-                record.with_bag(|bag| {
-                    bag.seal(all, snapshot);
-                    bag.newest()
-                })
-            };
-            if let (Some(writers), Some(newest)) = (&writers, newest) {
-                while !DOMAIN.is_complete(newest) && registry::advance(writers, Wait::Briefly) {}
+            let due = unsafe { record.with_bag(|bag| bag.seal(all, snapshot)) };
+            if let (Some(writers), Some(due)) = (&writers, due) {
+                while !DOMAIN.is_complete(due) && registry::advance(writers, Wait::Briefly) {}
             }
         }
         self.run_ready(record);
@@ -313,6 +328,7 @@ impl Local {
         ORPHAN_COUNT.store(orphans.len(), Ordering::Relaxed);
         drop(orphans);
         self.record.set(None);
+        self.reader.set(&NOBODY);
         self.state.set(EXITED);
         record.release();
     }

@@ -24,11 +24,12 @@
 //! Keep sections short. A section that lasts keeps everybody's garbage alive; [`stalls`] names its thread.
 //!
 //! # Who runs deferred calls, and when
-//! The thread that deferred them, when it drops its outermost guard and has a batch (1,024 items or 1 MiB), if readers allow.
-//! Garbage is bounded: beyond eight batches or 32 MiB in one thread, that thread waits for readers each time it leaves its
-//! outermost section, a millisecond at most, so that a lock it holds meanwhile cannot deadlock with a reader. A thread that
-//! ends passes its garbage on. So dropping a guard may run deferred calls: they must not block, and not take a
-//! lock that someone holds while dropping a guard. One that panics ends there; the others of its batch run.
+//! The thread that deferred them, when it drops its outermost guard and has two batches of 1,024 calls, or one whose grace
+//! period another thread has run meanwhile, or 1 MiB; if readers allow. Garbage is bounded: beyond eight batches or 32 MiB in
+//! one thread, that thread waits for readers each time it leaves its outermost section, a millisecond at most, so that a lock
+//! it holds meanwhile cannot deadlock with a reader. A thread that ends passes its garbage on. So dropping a guard may run
+//! deferred calls: they must not block, and not take a lock that someone holds while dropping a guard. One that panics ends
+//! there; the others of its batch run.
 //!
 //! # Distrust
 //! A guard that is lost (`mem::forget`) keeps its section open for ever, and with it everybody's garbage. After a `fork` without an
@@ -202,17 +203,11 @@ pub fn stalls() -> Vec<Stall> {
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     use super::RcuStats;
-    use super::defer::Deferred;
     pub(super) use super::local::{
-        barrier, enter, expedite, in_callback, in_section, leave, renew,
+        barrier, defer, enter, expedite, in_callback, in_section, leave, renew,
     };
     use super::registry::{DOMAIN, Wait, longest_wait_us, records, wait_for};
     use crate::prim::Ordering;
-
-    #[inline]
-    pub(super) fn defer(bytes: usize, f: impl FnOnce() + Send + 'static) {
-        super::local::defer(bytes, Deferred::new(f));
-    }
 
     pub(super) fn synchronize() {
         wait_for(DOMAIN.snapshot(), Wait::Forever);
