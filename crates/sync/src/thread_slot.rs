@@ -100,6 +100,8 @@ mod native {
 
     #[cold]
     fn first_time() -> usize {
+        // The registry's lock may be counted, by thread: whatever runs in here takes the shared path.
+        NUMBER.set(NONE);
         let number = OWNED.try_with(|owned| owned.0).unwrap_or(NONE);
         NUMBER.set(number);
         number

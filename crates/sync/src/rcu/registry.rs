@@ -135,16 +135,20 @@ impl Record {
         self.taken.load(Ordering::Relaxed) != 0
     }
 
-    /// The section of its owner's, if a writer waits for it.
-    fn stall(&self) -> Option<Stall> {
+    /// For how long writers have seen the owner's section in the way, if they wait for it.
+    fn waited(&self) -> Option<Duration> {
         // Relaxed, all: a report, perhaps of a moment ago.
         let active = self.stall.active.load(Ordering::Relaxed);
         if active == 0 || self.reader.active() != active {
             return None;
         }
         let since = self.stall.since_us.load(Ordering::Relaxed);
-        let waited = Duration::from_micros(stall::now_us().saturating_sub(since));
-        Some(Stall::of(self.thread.load(Ordering::Relaxed), waited))
+        Some(Duration::from_micros(stall::now_us().saturating_sub(since)))
+    }
+
+    /// The report about the owner's section, which asks the system for a name.
+    fn stall(&self, waited: Duration) -> Stall {
+        Stall::of(self.thread.load(Ordering::Relaxed), waited)
     }
 
     /// Lends the bag to the owner of the record.
@@ -276,17 +280,17 @@ fn note_stall(record: &Record) {
         return;
     }
     if note.is_told.load(Ordering::Relaxed) == 0
-        && let Some(stall) = record.stall()
-        && stall::is_long(stall.waited)
+        && let Some(waited) = record.waited()
+        && stall::is_long(waited)
     {
         note.is_told.store(1, Ordering::Relaxed);
-        stall::tell(&stall);
+        stall::tell(&record.stall(waited));
     }
 }
 
 /// The sections that hold a grace period up now.
 pub(super) fn stalls() -> Vec<Stall> {
-    records().filter_map(Record::stall).collect()
+    records().filter_map(|record| Some(record.stall(record.waited()?))).collect()
 }
 
 /// The longest that a writer has slept for one reader: a section that lasts shows here.

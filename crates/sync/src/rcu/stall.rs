@@ -7,8 +7,6 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::prim::{AtomicU64, Ordering};
-
 /// A read-side section that a grace period waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,30 +36,27 @@ impl fmt::Display for Stall {
     }
 }
 
-/// Who is told, and after how many microseconds.
-static LISTENER: OnceLock<fn(&Stall)> = OnceLock::new();
-static LIMIT_US: AtomicU64 = AtomicU64::new(0);
+/// After how long who is told.
+static LISTENER: OnceLock<(Duration, Listener)> = OnceLock::new();
+
+type Listener = fn(&Stall);
 
 /// Has `listener` told of every section that holds a grace period up for longer than `limit`, once for each section.
 ///
 /// It is called by a thread that waits for readers or leaves a section, with a lock of this module held: it must not use
-/// this module, nor wait for a thread that does. A log line is what it is for. False if a listener was set before: that one stays.
+/// this module, wait for a thread that does, or panic. A log line is what it is for. False if a listener was set before: that
+/// one stays.
 pub fn on_stall(limit: Duration, listener: fn(&Stall)) -> bool {
-    let is_first = LISTENER.set(listener).is_ok();
-    if is_first {
-        // Relaxed: who reads an old limit tells later.
-        LIMIT_US.store(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-    is_first
+    LISTENER.set((limit, listener)).is_ok()
 }
 
 /// Whether this is long enough to be told of, and somebody listens.
 pub(super) fn is_long(waited: Duration) -> bool {
-    LISTENER.get().is_some() && waited >= Duration::from_micros(LIMIT_US.load(Ordering::Relaxed))
+    LISTENER.get().is_some_and(|(limit, _)| waited >= *limit)
 }
 
 pub(super) fn tell(stall: &Stall) {
-    if let Some(listener) = LISTENER.get() {
+    if let Some((_, listener)) = LISTENER.get() {
         listener(stall);
     }
 }
