@@ -86,7 +86,7 @@ fn both_kinds_of_readers_against_a_writer() {
     let cell = RcuCell::empty();
     let stop = AtomicBool::new(false);
     thread::scope(|s| {
-        for number in 0..4 {
+        let reader = |number| {
             let (cell, stop) = (&cell, &stop);
             s.spawn(move || {
                 let mut reader = (number % 2 == 0).then(Qsbr::register);
@@ -107,12 +107,15 @@ fn both_kinds_of_readers_against_a_writer() {
                         assert!(reader.quiescent());
                     }
                 }
-            });
-        }
+            })
+        };
+        let readers: Vec<_> = (0..4).map(reader).collect();
         for n in 0..20_000 {
             cell.replace(Some(Box::new(Counted(n, n, &FREED))), &rcu::pin());
         }
         stop.store(true, SeqCst);
+        // ThreadSanitizer sees a join, but not the end of a scope.
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     drop(cell);
     rcu::barrier();

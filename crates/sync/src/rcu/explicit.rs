@@ -298,7 +298,7 @@ mod tests {
         let cell = DomainCell::new(&domain, Pair(0, 0));
         let reads = AtomicU64::new(0);
         thread::scope(|s| {
-            for number in 0..4 {
+            let worker = |number| {
                 let (domain, cell, reads) = (&domain, &cell, &reads);
                 s.spawn(move || {
                     for round in 0..40 {
@@ -313,8 +313,11 @@ mod tests {
                         let old = cell.replace(Pair(n, n), &mut me);
                         assert_eq!(old.0, old.1);
                     }
-                });
-            }
+                })
+            };
+            let workers: Vec<_> = (0..4).map(worker).collect();
+            // ThreadSanitizer sees a join, but not the end of a scope.
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
         });
         assert_eq!(reads.into_inner(), 8_000);
         assert!((40..=160).contains(&domain.grace_periods()), "{domain:?}");
