@@ -298,7 +298,7 @@ mod tests {
         let cell = DomainCell::new(&domain, Pair(0, 0));
         let reads = AtomicU64::new(0);
         thread::scope(|s| {
-            let worker = |number| {
+            let worker = |number: u64| {
                 let (domain, cell, reads) = (&domain, &cell, &reads);
                 s.spawn(move || {
                     for round in 0..40 {
