@@ -1,6 +1,10 @@
 //! Everything that leans on the asymmetric fence, in a process that does without the system's barrier.
 //!
-//! One process for the file: the choice is made once, before anything else.
+//! One process for the file: the choice is made once, before anything else. All tests of `rcu.rs` run here as well.
+#![cfg(all(feature = "std", not(any(loom, shuttle)), target_os = "linux"))]
+
+#[path = "rcu.rs"]
+mod rcu_tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -8,10 +12,23 @@ use std::thread;
 use vfscale_sync::rcu::{self, RcuCell};
 use vfscale_sync::{BiasedRwLock, Id, IdLinks, ListAdapter, ListBatch, Pool, QMutex, Slot, fence};
 
-/// Says no to the system's barrier; true for every test, whichever is first.
-fn decline() {
-    assert!(fence::decline(), "somebody asked for the barrier first");
+/// Says no to the system's barrier before `main`, whichever test is first.
+#[used]
+// SAFETY: the section holds pointers to functions of this kind, and this one needs nothing that `main` sets up.
+#[unsafe(link_section = ".init_array")]
+static DECLINE: extern "C" fn() = {
+    extern "C" fn decline() {
+        fence::decline();
+    }
+    decline
+};
+
+#[test]
+fn this_process_does_without_the_barrier() {
+    drop(rcu::pin());
+    rcu::synchronize();
     assert!(!fence::is_asymmetric() && !rcu::stats().asymmetric);
+    assert!(fence::decline());
 }
 
 #[test]
@@ -23,7 +40,6 @@ fn readers_and_a_writer_that_frees() {
         }
     }
 
-    decline();
     let (cell, stop, reads) = (RcuCell::empty(), AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|s| {
         for _ in 0..3 {
@@ -49,7 +65,6 @@ fn readers_and_a_writer_that_frees() {
 
 #[test]
 fn locks_that_are_free_to_their_holder() {
-    decline();
     let (mutex, biased) = (QMutex::new(0_u64), BiasedRwLock::new((0_u64, 0_u64)));
     thread::scope(|s| {
         for number in 0..5 {
@@ -92,7 +107,6 @@ static NODES: Pool<Node> = Pool::new(1 << 16);
 
 #[test]
 fn a_list_and_the_slots_on_it() {
-    decline();
     static LIST: ListBatch<Node, All> = ListBatch::new(&NODES);
     thread::scope(|s| {
         for _ in 0..5 {
