@@ -33,7 +33,8 @@
 //!
 //! # Distrust
 //! A guard that is lost (`mem::forget`) keeps its section open for ever, and with it everybody's garbage. After a `fork` without an
-//! `exec` the child must not use this module: sections and locks of threads that it does not have stay as they were.
+//! `exec` the child must not use this module: sections and locks of threads that it does not have stay as they were. Nor must a
+//! global allocator: this module allocates.
 //!
 //! # Parts
 //! `domain`: the protocol and its orderings, as the models run it. `registry`: the threads' records. `local`: sections and
