@@ -134,14 +134,27 @@ pub struct LockRef<T = ()> {
 // moves the `T` between threads.
 unsafe impl<T: Send> Sync for LockRef<T> {}
 
-/// What an operation makes of a count it read while the lock was free.
-enum Step {
-    /// Try to store this count.
-    To(i32),
-    /// Succeed without a change: the count is saturated.
-    Keep,
-    /// The operation's condition does not hold.
-    Stop,
+/// What an operation does to the count: adds `by`, if there are `least` references or more.
+#[derive(Clone, Copy)]
+struct Change {
+    least: i32,
+    by: i32,
+}
+
+impl Change {
+    const GET: Self = Self { least: 0, by: 1 };
+    const GET_NOT_ZERO: Self = Self { least: 1, by: 1 };
+    const PUT: Self = Self { least: 1, by: -1 };
+    const PUT_UNLESS_LAST: Self = Self { least: 2, by: -1 };
+
+    /// The new count, the same for a saturated one; `None` if the condition does not hold.
+    fn of(self, count: i32) -> Option<i32> {
+        match count {
+            SATURATED => Some(SATURATED),
+            _ if count < self.least => None,
+            _ => Some(count + self.by),
+        }
+    }
 }
 
 /// How the lock-free way ended.
@@ -178,52 +191,62 @@ impl<T> LockRef<T> {
     /// If the object is dead: the caller holds no reference.
     #[inline]
     pub fn get(&self) {
-        match self.word.update(get_step) {
-            Fast::Done(_) => {}
-            Fast::Stopped | Fast::GaveUp => self.get_slow(),
+        if self.word.try_change(Change::GET).is_none() {
+            self.get_held_slow();
         }
     }
 
     #[cold]
-    fn get_slow(&self) {
-        let mut guard = self.lock();
-        assert!(!guard.is_dead(), "LockRef::get on a dead object: the caller holds no reference");
-        guard.inc();
+    fn get_held_slow(&self) {
+        match self.get_slow(Change::GET) {
+            Get::Taken => {}
+            Get::Refused => {
+                panic!("LockRef::get on a dead object: the caller holds no reference")
+            }
+        }
     }
 
     /// Takes a reference if there is at least one.
     #[inline]
     pub fn get_not_zero(&self) -> Get {
-        self.get_if(|count| count > 0)
+        match self.word.try_change(Change::GET_NOT_ZERO) {
+            Some(_) => Get::Taken,
+            None => self.get_slow(Change::GET_NOT_ZERO),
+        }
     }
 
     /// Takes a reference unless the object is dead. Zero is fine: an unused cache entry comes back
     /// into use.
     #[inline]
     pub fn get_not_dead(&self) -> Get {
-        self.get_if(|count| count >= 0)
+        match self.word.try_change(Change::GET) {
+            Some(_) => Get::Taken,
+            None => self.get_slow(Change::GET),
+        }
     }
 
-    #[inline]
-    fn get_if(&self, allowed: impl Fn(i32) -> bool) -> Get {
-        match self.word.update(|count| if allowed(count) { get_step(count) } else { Step::Stop }) {
-            Fast::Done(_) => Get::Taken,
-            Fast::Stopped => Get::Refused,
-            Fast::GaveUp => {
-                let mut guard = self.lock();
-                if !allowed(guard.count()) {
-                    return Get::Refused;
-                }
-                guard.inc();
-                Get::Taken
-            }
-        }
+    #[cold]
+    fn get_slow(&self, change: Change) -> Get {
+        let got = match self.word.change(change) {
+            Fast::Done(_) => true,
+            Fast::Stopped => false,
+            Fast::GaveUp => self.lock().change(change),
+        };
+        if got { Get::Taken } else { Get::Refused }
     }
 
     /// Drops a reference if that takes no waiting for a holder of the lock. Never returns locked.
     #[inline]
     pub fn put_return(&self) -> PutReturn {
-        match self.word.update(|count| if count > 0 { put_step(count) } else { Step::Stop }) {
+        match self.word.try_change(Change::PUT) {
+            Some(left) => PutReturn::Left(left.cast_unsigned()),
+            None => self.put_return_slow(),
+        }
+    }
+
+    #[cold]
+    fn put_return_slow(&self) -> PutReturn {
+        match self.word.change(Change::PUT) {
             Fast::Done(left) => PutReturn::Left(left.cast_unsigned()),
             Fast::Stopped | Fast::GaveUp => PutReturn::Busy,
         }
@@ -232,17 +255,19 @@ impl<T> LockRef<T> {
     /// Drops a reference if others are left; else returns locked with the count unchanged.
     #[inline]
     pub fn put_or_lock(&self) -> Put<'_, T> {
-        match self.word.update(|count| if count > 1 { put_step(count) } else { Step::Stop }) {
-            Fast::Done(_) => Put::StillLive,
-            Fast::Stopped | Fast::GaveUp => self.put_or_lock_slow(),
+        match self.word.try_change(Change::PUT_UNLESS_LAST) {
+            Some(_) => Put::StillLive,
+            None => self.put_or_lock_slow(),
         }
     }
 
     #[cold]
     fn put_or_lock_slow(&self) -> Put<'_, T> {
+        if let Fast::Done(_) = self.word.change(Change::PUT_UNLESS_LAST) {
+            return Put::StillLive;
+        }
         let mut guard = self.lock();
-        if guard.count() > 1 {
-            guard.dec();
+        if guard.change(Change::PUT_UNLESS_LAST) {
             return Put::StillLive;
         }
         Put::LastLocked(guard)
@@ -308,21 +333,6 @@ const fn first_count(count: u32) -> i32 {
     if count > i32::MAX as u32 { SATURATED } else { count.cast_signed() }
 }
 
-fn get_step(count: i32) -> Step {
-    // One comparison for both ends: negative counts are large as unsigned numbers.
-    if count.cast_unsigned() < SATURATED.cast_unsigned() {
-        Step::To(count + 1)
-    } else if count == SATURATED {
-        Step::Keep
-    } else {
-        Step::Stop
-    }
-}
-
-fn put_step(count: i32) -> Step {
-    if count == SATURATED { Step::Keep } else { Step::To(count - 1) }
-}
-
 impl<T: Default> Default for LockRef<T> {
     /// One reference.
     fn default() -> Self {
@@ -368,10 +378,14 @@ impl<T> LockRefGuard<'_, T> {
     /// must not go on without a reference asks [`LockRefGuard::is_dead`] first.
     #[inline]
     pub fn inc(&mut self) {
-        match get_step(self.count) {
-            Step::To(count) => self.count = count,
-            Step::Keep | Step::Stop => {}
-        }
+        self.change(Change::GET);
+    }
+
+    /// Changes the count if the condition holds; answers whether it did.
+    fn change(&mut self, change: Change) -> bool {
+        let new = change.of(self.count);
+        self.count = new.unwrap_or(self.count);
+        new.is_some()
     }
 
     /// One reference less; answers the new count. Saturated and dead counts do not change.
@@ -381,9 +395,7 @@ impl<T> LockRefGuard<'_, T> {
     #[inline]
     pub fn dec(&mut self) -> i32 {
         assert!(self.count != 0, "LockRefGuard::dec at zero: a reference was dropped twice");
-        if self.count > 0 && self.count != SATURATED {
-            self.count -= 1;
-        }
+        self.change(Change::PUT);
         self.count
     }
 

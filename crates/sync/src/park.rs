@@ -1,8 +1,8 @@
 //! Sleeping on a 32-bit word, and waking by address.
 //!
 //! # Why
-//! Every slow path ends here: [`park32`] sleeps while a word holds a value, [`park_low_half`] while
-//! the less significant half of a 64-bit one does.
+//! Every slow path ends here: [`park32`] sleeps while a word holds a value, [`park_high_half`] while
+//! the more significant half of a 64-bit one does.
 //!
 //! # Contract
 //! The sleeper names the value it saw; if the word differs the call returns at once. It may also
@@ -54,7 +54,7 @@ pub(crate) use hook::relax;
 pub use hook::{Parker, set_parker};
 
 #[cfg(all(target_has_atomic = "64", not(feature = "portable")))]
-pub(crate) use half::{park_low_half, wake_low_half};
+pub(crate) use half::{park_high_half, wake_high_half};
 
 use crate::prim::{AtomicU32, Ordering::Relaxed};
 use crate::stats::{self, Event};
@@ -123,23 +123,23 @@ mod half {
     use super::{Event, stats};
     use crate::prim::{AtomicU64, Ordering::Relaxed};
 
-    /// Sleeps while the less significant half of `word` equals `expected`. The caller has made sure
+    /// Sleeps while the more significant half of `word` equals `expected`. The caller has made sure
     /// that the other half cannot matter: it is frozen, or meaningless.
     #[cold]
-    pub(crate) fn park_low_half(word: &AtomicU64, expected: u32) {
+    pub(crate) fn park_high_half(word: &AtomicU64, expected: u32) {
         stats::count(Event::Park);
         // Relaxed: as in `park32`.
-        imp::park(low_half(word), expected, || word.load(Relaxed) as u32 == expected);
+        imp::park(high_half(word), expected, || (word.load(Relaxed) >> 32) as u32 == expected);
     }
 
     /// Wakes up to `n` sleepers of that half. Only the address is used.
     #[cold]
-    pub(crate) fn wake_low_half(word: *const AtomicU64, n: u32) {
-        imp::wake(low_half(word), n);
+    pub(crate) fn wake_high_half(word: *const AtomicU64, n: u32) {
+        imp::wake(high_half(word), n);
     }
 
-    /// Where the kernel finds the less significant half.
-    fn low_half(word: *const AtomicU64) -> *const u32 {
-        word.cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")))
+    /// Where the kernel finds the more significant half.
+    fn high_half(word: *const AtomicU64) -> *const u32 {
+        word.cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "little")))
     }
 }

@@ -16,7 +16,7 @@
 //! The lock's RL-1 stands for LR-1, LR-2 and LR-3 of the parent module: every change of the count is a
 //! critical section. The unlock is the last touch of the object.
 
-use super::{Fast, Step};
+use super::{Change, Fast};
 use crate::backoff::{Backoff, Turn};
 use crate::prim::Ordering::Relaxed;
 use crate::prim::{AtomicU32, const_fn};
@@ -74,8 +74,14 @@ impl Word {
         self.lock.unlock();
     }
 
-    /// Applies `step` to the count under the lock, if the lock can be had soon.
-    pub(super) fn update(&self, step: impl Fn(i32) -> Step) -> Fast {
+    /// There is no way without the lock.
+    #[inline]
+    pub(super) fn try_change(&self, _: Change) -> Option<i32> {
+        None
+    }
+
+    /// Changes the count under the lock, if the lock can be had soon.
+    pub(super) fn change(&self, change: Change) -> Fast {
         let mut backoff = Backoff::new();
         while !self.lock.try_lock() {
             if backoff.pause() == Turn::Park {
@@ -83,12 +89,8 @@ impl Word {
             }
         }
         let count = self.count();
-        let (count, answer) = match step(count) {
-            Step::To(count) => (count, Fast::Done(count)),
-            Step::Keep => (count, Fast::Done(count)),
-            Step::Stop => (count, Fast::Stopped),
-        };
-        self.unlock(count);
-        answer
+        let new = change.of(count);
+        self.unlock(new.unwrap_or(count));
+        new.map_or(Fast::Stopped, Fast::Done)
     }
 }

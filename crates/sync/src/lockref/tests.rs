@@ -261,7 +261,7 @@ fn r1_6_an_operation_outwaits_a_short_hold() {
                     thread::yield_now();
                 }
                 turn.store(3 * round + 2, Release);
-                match refs.word.update(get_step) {
+                match refs.word.change(Change::GET) {
                     Fast::Done(_) => fast += 1,
                     Fast::GaveUp | Fast::Stopped => refs.get(),
                 }
@@ -332,12 +332,12 @@ fn r1_6_the_fast_way_comes_back_after_the_lock_was_held() {
                         return;
                     }
                     // What `get` and `put_return` do, with the answer of the fast way in between.
-                    let fast = matches!(refs.word.update(get_step), Fast::Done(_));
+                    let fast = matches!(refs.word.change(Change::GET), Fast::Done(_));
                     if !fast {
                         refs.lock().inc();
                     }
                     own[now].add(fast);
-                    let fast = matches!(refs.word.update(put_step), Fast::Done(_));
+                    let fast = matches!(refs.word.change(Change::PUT), Fast::Done(_));
                     if !fast {
                         refs.lock().dec();
                     }
