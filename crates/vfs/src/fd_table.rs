@@ -74,6 +74,7 @@ impl FdTable {
     }
 
     /// The block of `fd`, its size and the place in it.
+    #[inline]
     fn place(fd: u32) -> (usize, u32, u32) {
         let block = (fd / FIRST_BLOCK).checked_ilog2().map_or(0, |log| log + 1);
         let first = if block == 0 { 0 } else { FIRST_BLOCK << (block - 1) };
@@ -81,6 +82,7 @@ impl FdTable {
         (block as usize, size, fd - first)
     }
 
+    #[inline]
     fn slot(&self, fd: u32) -> Option<&AtomicId<File>> {
         let (block, _, index) = FdTable::place(fd);
         self.blocks.get(block)?.get()?.get(index as usize)
@@ -105,6 +107,7 @@ impl FdTable {
     }
 
     /// Takes a reference on the file behind `fd`, if it is open (`fget`).
+    #[inline]
     #[must_use]
     pub fn fget(&self, fd: u32) -> Option<OpenFile> {
         let slot = self.slot(fd)?;

@@ -60,6 +60,7 @@ impl OpenFile {
     }
 
     /// Takes a reference if the file in this slot still lives. The caller checks afterwards that it is the one it wanted.
+    #[inline]
     pub(crate) fn try_get(id: Id<File>, guard: &rcu::Guard) -> Option<OpenFile> {
         match FILES.get(id, guard).count.get() {
             GetFile::Taken => Some(OpenFile { id }),
@@ -121,21 +122,31 @@ impl Clone for OpenFile {
 }
 
 impl Drop for OpenFile {
+    /// Saves no registers and calls nothing unless it is the last: what is stored right before a locked instruction has to be
+    /// waited for.
+    #[inline]
     fn drop(&mut self) {
         let guard = rcu::pin();
-        let file = FILES.get(self.id, &guard);
-        if file.count.put(&guard) == PutFile::StillLive {
-            return;
+        match FILES.get(self.id, &guard).count.put(&guard) {
+            PutFile::StillLive => {}
+            PutFile::Last => close(self.id, guard),
         }
-        let inode = file.inode.load(Ordering::Relaxed).map(|id| InodeRef(Held::from_raw(id)));
-        let handle = file.handle.write().take();
-        FILES.retire(self.id, &guard);
-        drop(guard);
-        // The backend closes it: with no guard and no lock held.
-        drop(handle);
-        if let Some(inode) = inode {
-            inode.0.superblock().files().down();
-        }
+    }
+}
+
+/// The end of an opening: nobody else has a reference.
+#[cold]
+#[inline(never)]
+fn close(id: Id<File>, guard: rcu::Guard) {
+    let file = FILES.get(id, &guard);
+    let inode = file.inode.load(Ordering::Relaxed).map(|id| InodeRef(Held::from_raw(id)));
+    let handle = file.handle.write().take();
+    FILES.retire(id, &guard);
+    drop(guard);
+    // The backend closes it: with no guard and no lock held.
+    drop(handle);
+    if let Some(inode) = inode {
+        inode.0.superblock().files().down();
     }
 }
 
