@@ -25,6 +25,7 @@
 use core::fmt;
 
 use crate::combining::{Apply, Combining, CombiningGuard, DEFAULT_BATCH};
+use crate::prim::prefetch_write;
 use crate::walked_list::{LockedList, Walk, WalkedList};
 use crate::{Id, ListAdapter, Pool, Slot};
 
@@ -140,6 +141,8 @@ impl<T: Slot, A: ListAdapter<T>, const BATCH: usize> ListBatch<T, A, BATCH> {
     /// one slot, one is told so.
     #[inline]
     pub fn del(&self, id: Id<T>) -> bool {
+        // Who put a slot before ours has our line. It comes while we wait for the lock's, not after.
+        prefetch_write(A::links(self.pool.slot(id)));
         self.run(ListOp::Del(id))
     }
 
