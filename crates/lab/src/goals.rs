@@ -66,6 +66,8 @@ struct Goal {
     /// Neither bound: the figure is only reported.
     at_most: Option<f64>,
     at_least: Option<f64>,
+    /// Why it is missed where it is, and what was tried. Shown beside a miss only.
+    why: Option<String>,
 }
 
 /// A goal and what was measured.
@@ -330,7 +332,7 @@ fn markdown(verdicts: &[Verdict], document: &Document) -> String {
         );
         text.push_str("| goal | threads | think | metric | wanted | measured | interval | verdict | ours : peer |\n");
         text.push_str("|---|---|---|---|---|---|---|---|---|\n");
-        for verdict in of_it {
+        for verdict in &of_it {
             let goal = &verdict.goal;
             let (measured, interval) = verdict.measured();
             let _ = writeln!(
@@ -344,6 +346,12 @@ fn markdown(verdicts: &[Verdict], document: &Document) -> String {
                 verdict.word(),
                 verdict.figures()
             );
+        }
+        let missed = of_it.iter().filter(|verdict| verdict.is_met() == Some(false));
+        for (index, Verdict { goal, .. }) in missed.enumerate() {
+            let gap = if index == 0 { "\n" } else { "" };
+            let why = goal.why.as_deref().unwrap_or("no reason is known");
+            let _ = writeln!(text, "{gap}- Missed: {}. {why}", goal.name);
         }
         let _ = writeln!(
             text,

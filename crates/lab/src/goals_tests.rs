@@ -13,6 +13,7 @@ fn goal(peers: &[&str], at_most: Option<f64>, at_least: Option<f64>, metric: &st
         peers: peers.iter().map(|&peer| peer.to_owned()).collect(),
         at_most,
         at_least,
+        why: None,
     }
 }
 
@@ -72,6 +73,20 @@ fn the_best_peer_of_a_rate_is_the_highest() {
         ("high", "rate", [10.0, 10.0, 10.0]),
     ]));
     assert_eq!((found.peer.as_deref(), found.word()), (Some("high"), "missed"));
+}
+
+#[test]
+fn a_miss_gives_its_reason_and_nothing_else_does() {
+    let rows = document(&[("ours", "ns", [2.0; 3]), ("peer", "ns", [1.0; 3])]);
+    let judged = |bound| {
+        let goal = Goal { why: Some("Because.".to_owned()), ..goal(&["peer"], bound, None, "ns") };
+        let mut verdict = goal.judge(&rows);
+        verdict.goal.scenario = crate::scenarios::ALL[0].name.to_owned();
+        markdown(&[verdict], &rows)
+    };
+    assert!(judged(Some(1.0)).contains("\n\n- Missed: s-goal. Because.\n"));
+    assert!(!judged(Some(2.0)).contains("Because"));
+    assert!(!judged(None).contains("Because"));
 }
 
 #[test]
