@@ -25,11 +25,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     step(&mut cargo(["fmt", "--all", "--check"]))?;
     tidy::run()?;
     for features in SYNC_FEATURES {
-        // Tests need threads, so only the sets with `std` lint them.
-        let all_targets = !features.contains(&"--no-default-features");
-        step(&mut clippy("--package=vfscale-sync", all_targets, features))?;
+        step(&mut clippy("--package=vfscale-sync", features))?;
     }
-    step(&mut clippy("--workspace", true, &[]))?;
+    step(&mut clippy("--workspace", &[]))?;
     step(
         cargo(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "-D warnings"),
@@ -43,11 +41,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn clippy(selection: &str, all_targets: bool, features: &[&str]) -> Command {
-    let mut command = cargo(["clippy", selection]);
-    if all_targets {
-        command.arg("--all-targets");
-    }
+fn clippy(selection: &str, features: &[&str]) -> Command {
+    let mut command = cargo(["clippy", selection, "--all-targets"]);
     command.args(features).args(["--", "-D", "warnings"]);
     command
 }

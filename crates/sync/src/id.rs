@@ -27,7 +27,7 @@ impl<T> Id<T> {
         self.raw.get()
     }
 
-    /// The id behind the number; `None` for 0. Any other number is an id, and [`Pool::get`] takes it.
+    /// The id behind the number; `None` for 0. Any other number is an id, and `Pool::get` takes it.
     #[inline]
     pub const fn from_raw(raw: u32) -> Option<Self> {
         match NonZeroU32::new(raw) {

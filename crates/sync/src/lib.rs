@@ -1,5 +1,91 @@
-//! Scalable primitives for concurrent Rust.
+//! Primitives for what many threads share: counted references, locks, lists, lookups, and the moment at which memory
+//! may be freed.
+//!
+//! They are what the Linux kernel's file system layer grew when one lock around everything stopped scaling, brought to
+//! user space, where a lock's holder can lose its processor at any moment: waiters here queue and sleep. All of them are
+//! safe to use; each one's page says what it promises, and what to distrust.
+//!
+//! ```
+//! use vfscale_sync::{Get, LockRef, Put};
+//!
+//! // A count and a lock in one word, for an object that a cache may evict.
+//! let refs = LockRef::new(1, ());
+//!
+//! // A lookup: takes a reference without the lock, unless the object is being torn down.
+//! assert_eq!(refs.get_not_dead(), Get::Taken);
+//! assert!(matches!(refs.put_or_lock(), Put::StillLive));
+//!
+//! // The last one out holds the lock, and decides.
+//! let Put::LastLocked(mut last) = refs.put_or_lock() else { unreachable!() };
+//! last.mark_dead();
+//! drop(last);
+//! assert_eq!(refs.get_not_dead(), Get::Refused);
+//! ```
+//!
+//! # Which one
+//!
+//! | the job | take | because |
+//! |---|---|---|
+//! | objects of a cache, which wait unused until they are evicted | [`LockRef`]; [`Counted`] does the memory too | a reference is one compare-exchange, and no lookup brings back what is being evicted |
+//! | objects that a table finds without a lock and the last user closes | [`FileRef`] | a reference is one addition, refused once the object is dead |
+//! | data that is read often and written now and then | [`QRwLock`] | first come, first served: neither side starves |
+//! | data that is read all the time and hardly ever written | [`BiasedRwLock`] in place, [`rcu::RcuCell`] if it is replaced whole | readers write nothing that other readers read |
+//! | a few words that belong together | [`SeqCount`] beside a lock, [`SeqLock`] without one | readers write nothing, and notice that they must read again |
+//! | anything else that one thread at a time may use | [`QMutex`] | unlocking is a plain store |
+//! | a list that everybody adds to and takes off | [`ListBatch`]; [`ShardedList`] if its order does not matter | the lock's holder works for those who wait; a part for each thread |
+//! | another structure with short, contended operations | [`Combiner`] for closures, [`combining`] for small commands | as above |
+//! | a lookup by hash while others insert, rename and grow | [`HashIndex`] | a lookup stores nothing |
+//! | links that may be stale, followed without `unsafe` | [`Pool`], [`Id`], [`Held`] | slots are used again, but never unmapped |
+//! | freeing what readers may still be looking at | [`rcu`] | a reader writes one word of its own |
+//! | sleeping until a word of one's own changes | [`wait`], with [`backoff`] before it | no lock and no condition variable per object |
+//! | two sides that must see each other, one of them rare | [`fence`] | the frequent side only keeps the compiler from reordering |
+//! | counting what many threads do | [`stats::Counters`] | each thread adds to a shard of its own |
+//!
+//! A lock in use for microseconds, by one thread most of the time, is served as well by `std::sync`.
+//!
+//! # What they promise
+//!
+//! | | what happens before what | who may be passed by others |
+//! |---|---|---|
+//! | [`LockRef`] | uses under a reference before its drop, and all drops before the teardown; an unlock before the next lock | anybody: the compare-exchange decides |
+//! | [`FileRef`] | uses before the put, and all puts before the last one's answer | nobody waits |
+//! | [`QRwLock`] | a writer before later holders; readers before the next writer | a newcomer passes only while it has not queued, for a bounded time; the queue is first come, first served |
+//! | [`BiasedRwLock`] | as [`QRwLock`] | as there; a writer waits for the readers that are in, and holds new ones off |
+//! | [`QMutex`], [`ListBatch`], [`Combiner`] | an operation before the next | newcomers pass the head of the queue until it has slept and lost once; then nobody does |
+//! | [`SeqCount`], [`SeqLock`] | a write before the reads that begin after it | readers repeat while writers write; those of a [`SeqLock`] may lock |
+//! | [`rcu`] | readers of an old version before its reclamation | nobody waits but [`rcu::synchronize`], and a thread with too much garbage |
+//!
+//! Nothing is poisoned: a panic under a lock unlocks it, and leaves the data as it was. Guards unlock when they are dropped;
+//! a guard that is forgotten keeps its lock, or its section and with it everybody's garbage, for ever.
+//!
+//! # Features
+//!
+//! | feature | default | what it brings |
+//! |---|---|---|
+//! | `std` | yes | threads that sleep in the system, the asymmetric barrier, and everything that numbers threads: [`rcu`] for the whole process, [`Pool`], [`HashIndex`], lists, [`Counted`], [`FileRef`], [`BiasedRwLock`] |
+//! | `alloc` | with `std` | [`rcu::Domain`] for readers who register by hand, [`fence`] |
+//! | `arc_lock` | | guards of [`QRwLock`] that own their lock |
+//! | `lock_api` | | [`QRwLock`] behind the traits of `lock_api` 0.5 |
+//! | `lockdep` | | panics when locks are taken in two orders, and measures waiting and holding by class; for tests |
+//! | `stats` | | counts fast ways, slow ways, spins and sleeps: [`stats::snapshot`] |
+//! | `portable` | | [`LockRef`] with a lock for everything, as where there are no 64-bit atomics: to test that anywhere |
+//!
+//! `lockdep` and `stats` are free while they are off: not one instruction.
+//!
+//! # Without the standard library
+//!
+//! `default-features = false` leaves [`LockRef`], [`QRwLock`], [`QMutex`], [`Combiner`], [`SeqCount`], [`SeqLock`], [`wait`] and
+//! [`backoff`]. They need a 32-bit compare-exchange; without a 64-bit one [`LockRef`] takes a lock for everything. Waiters spin
+//! until the program says how its threads sleep (`wait::set_parker`).
+//!
+//! # Where
+//!
+//! Rust 1.95 or later. Tested on Linux on x86-64. The orderings are checked by models that do not depend on the processor; where
+//! the system has no barrier for all processors of a process, [`fence`] is a full fence on both sides.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// This page is about all of the crate, also where less of it is built.
+#![cfg_attr(not(feature = "std"), allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
@@ -46,6 +132,9 @@ mod lockref;
 mod mcs;
 #[cfg(all(doctest, feature = "std"))]
 mod misuse;
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
 #[cfg(all(feature = "std", not(loom)))]
 mod mutex;
 mod name_bytes;

@@ -1,4 +1,5 @@
 //! Readers of other kinds: those that say when they do not read, and those that do not stop.
+#![cfg(all(feature = "std", not(any(loom, shuttle))))]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

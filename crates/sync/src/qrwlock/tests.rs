@@ -1,5 +1,5 @@
 //! What a `QRwLock` allows, and that nobody starves.
-use super::raw::{PARKED, READER, WAITING, WRITER};
+use super::raw::{PARKED, READER, WAITING};
 use super::*;
 use crate::prim::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -321,7 +321,7 @@ fn a_time_limit_ends_a_wait_and_leaves_no_trace() {
             s.spawn(|| assert!(lock.try_write_for(soon).is_none()));
         });
         assert!(!lock.is_contended());
-        assert_eq!(lock.raw.word.load(Relaxed) & !PARKED, WRITER);
+        assert_eq!(lock.raw.word.load(Relaxed) & !PARKED, raw::WRITER);
     }
     {
         let _held = lock.read();
