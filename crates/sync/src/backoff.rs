@@ -39,6 +39,22 @@ pub enum Turn {
 }
 
 /// The progress of one wait.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
+/// use vfscale_sync::backoff::{Backoff, Turn};
+///
+/// let ready = AtomicBool::new(false);
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| ready.store(true, Release));
+///     let mut backoff = Backoff::new();
+///     while !ready.load(Acquire) {
+///         if backoff.pause() == Turn::Park {
+///             std::thread::yield_now(); // or sleep, where somebody wakes us
+///         }
+///     }
+/// });
+/// ```
 #[derive(Debug, Default)]
 pub struct Backoff {
     round: u32,

@@ -96,6 +96,33 @@ enum Queued {
 ///
 /// All words that the lock needs, and the start of the structure, lie on one cache line.
 ///
+/// ```
+/// use vfscale_sync::combining::{Apply, Combining};
+///
+/// #[derive(Default)]
+/// struct Highest(u64);
+///
+/// impl Apply for Highest {
+///     type Op = u64;
+///
+///     fn apply(&mut self, seen: u64) -> bool {
+///         let is_new = seen > self.0;
+///         self.0 = self.0.max(seen);
+///         is_new
+///     }
+/// }
+///
+/// static HIGHEST: Combining<Highest> = Combining::new(Highest(0));
+///
+/// std::thread::scope(|scope| {
+///     for n in 1..=4 {
+///         scope.spawn(move || HIGHEST.run(n));
+///     }
+/// });
+/// assert_eq!(HIGHEST.lock().0, 4);
+/// assert!(!HIGHEST.run(3), "nothing new");
+/// ```
+///
 /// # Invariants
 /// `state` is reached only by the holder of `lock`, or through `&mut self`. Every node that `tail` or a `next` leads to lives on the stack of a thread that waits for its
 /// phase, or leads the queue and has not left it.

@@ -318,6 +318,28 @@ pub enum Evict {
 
 /// A place that leads to an object, or to none, and is no reference to it.
 ///
+/// ```
+/// use vfscale_sync::{Countable, Counted, CountedLink, rcu};
+///
+/// struct Session(u32);
+///
+/// /// Dies with its last reference, and leaves its place then.
+/// impl Countable for Session {
+///     fn died(&self, guard: &rcu::Guard) {
+///         CURRENT.clear_if(self, guard);
+///     }
+/// }
+///
+/// static CURRENT: CountedLink<Session> = CountedLink::empty();
+///
+/// let guard = rcu::pin();
+/// let session = Counted::new(Session(7));
+/// CURRENT.set(Some(&session), &guard);
+/// assert_eq!(CURRENT.get(&guard).map(|found| found.0), Some(7));
+/// drop(session);
+/// assert!(CURRENT.is_empty());
+/// ```
+///
 /// # Invariants
 /// A pointer in it is that of an object in whose number of links this is one.
 pub struct CountedLink<T: Countable> {

@@ -20,6 +20,12 @@
 //! refused (a seccomp filter, an old kernel, another system), under a model checker, Miri or thread sanitizer, both sides
 //! are real `fence(SeqCst)`. Going from the second form to the first is always right: a side that still issues a full fence
 //! does more than it must.
+//!
+//! # Orderings
+//! Those who use it name them: AL-2, BL-1, BR-1, RCU-1. `light` alone orders nothing, and two frequent sides do not see each other.
+//!
+//! # Source
+//! Linux `membarrier(2)` with its private expedited command; asymmetric fences as in user-space RCU and in folly.
 
 // unmodelled file: how the system's barrier is chosen; under a model both sides are full fences.
 

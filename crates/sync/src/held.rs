@@ -1,4 +1,25 @@
-//! HeldSlot references to pool slots, four bytes each.
+//! Counted references to pool slots, four bytes each.
+//!
+//! # Why
+//! An [`Id`] may be stale, and what it leads to may be another object. A `Held` is an id whose slot is counted: it is the
+//! object that was found, until it is dropped.
+//!
+//! # Who retires
+//! The type's owner: [`HeldSlot::put`] decides what the last drop does (keep it in a cache, mark it dead and retire it), so that
+//! one count serves both. Only a dead slot is retired, and a dead count refuses: a slot that somebody holds is not reused.
+//!
+//! # A race, step by step
+//! ```text
+//!  T1 `try_get(id)`                      T2 last drop
+//!  section; slot of `id`
+//!                                        locks, marks dead, unlocks, retires: waits for T1's section
+//!  `get_not_dead`: Refused
+//! ```
+//! Had T1's id been staler than its section, the slot may have begun a new life: who looks up by key compares the key after
+//! `try_get`.
+//!
+//! # Orderings
+//! LR-1 to LR-3 of `lockref` for the count, RCU-2 for the slot.
 
 use crate::rcu::Guard;
 use crate::{Fresh, Get, Id, LockRef, Pool, Slot};
@@ -21,6 +42,49 @@ pub trait HeldSlot: Slot {
 /// One counted reference to a slot. While it lives the slot is not retired, if all who retire obey the count.
 ///
 /// Nothing here is unsafe, since a slot stays a valid `T` for ever; a reference too many or too few is a bug like any other.
+///
+/// ```
+/// use vfscale_sync::{Held, HeldSlot, Id, LockRef, Pool, Put, Slot, rcu};
+///
+/// struct Inode {
+///     refs: LockRef,
+/// }
+///
+/// impl Slot for Inode {
+///     fn new() -> Self {
+///         Inode { refs: LockRef::new(0, ()) }
+///     }
+/// }
+///
+/// static INODES: Pool<Inode> = Pool::new(1000);
+///
+/// impl HeldSlot for Inode {
+///     fn lockref(&self) -> &LockRef {
+///         &self.refs
+///     }
+///
+///     fn pool() -> &'static Pool<Self> {
+///         &INODES
+///     }
+///
+///     fn put(id: Id<Self>) {
+///         if let Put::LastLocked(mut last) = INODES.slot(id).refs.put_or_lock() {
+///             last.mark_dead();
+///             drop(last);
+///             INODES.retire(id, &rcu::pin());
+///         }
+///     }
+/// }
+///
+/// let fresh = INODES.alloc().expect("room");
+/// fresh.refs.reset(1);
+/// let inode = Held::from_fresh(fresh);
+/// let guard = rcu::pin();
+/// let again = Held::try_get(inode.id(), &guard).expect("it lives");
+/// let id = inode.id();
+/// drop((inode, again));
+/// assert!(Held::try_get(id, &guard).is_none());
+/// ```
 pub struct Held<T: HeldSlot> {
     id: Id<T>,
 }

@@ -82,6 +82,16 @@ impl<T> fmt::Debug for Id<T> {
 }
 
 /// An id, or none, that threads may load and store at the same time.
+///
+/// ```
+/// use vfscale_sync::{AtomicId, Id, Ordering};
+///
+/// static LATEST: AtomicId<String> = AtomicId::none();
+///
+/// assert_eq!(LATEST.load(Ordering::Acquire), None);
+/// LATEST.store(Id::from_raw(7), Ordering::Release);
+/// assert_eq!(LATEST.load(Ordering::Acquire).map(Id::to_raw), Some(7));
+/// ```
 pub struct AtomicId<T> {
     raw: AtomicU32,
     _of: PhantomData<fn() -> T>,

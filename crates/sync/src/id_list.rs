@@ -1,11 +1,26 @@
 //! Doubly linked lists of pool slots, linked by ids inside the slots.
 //!
-//! The caller's lock orders all changes; the lists themselves are safe whatever happens, since an id always reaches a slot.
-//! One slot may be on several lists, through one [`IdLinks`] field and one [`ListAdapter`] each.
+//! # Why
+//! A list that its members are part of needs no memory to put one on, and a member is taken off without a search. With
+//! pointers that is `unsafe` and the caller's promise. With ids it is neither: an id always reaches a slot.
+//!
+//! # Who writes
+//! Who holds the caller's lock, or `&mut`. One slot may be on several lists, through one [`IdLinks`] field and one
+//! [`ListAdapter`] each. Without the lock [`IdLinks::is_linked`] is a hint.
 //!
 //! # Ends
 //! The first slot's `prev` and the last slot's `next` name the slot itself. So a slot knows by its own links whether it is on
 //! a list, also when it is alone on it: off a list they are none.
+//!
+//! # Orderings
+//! All relaxed: the caller's lock orders them.
+//!
+//! # Distrust
+//! Two lists with the same links share their members' links: taking a slot off the list that it is not on makes wrong lists,
+//! which nothing notices, and no undefined behaviour.
+//!
+//! # Source
+//! the kernel's `list_head`, and `del_init`, which leaves a member that knows that it is on no list.
 
 use crate::{AtomicId, Id, Ordering, Pool, Slot};
 use std::fmt;
@@ -53,6 +68,39 @@ pub trait ListAdapter<T: Slot> {
 /// A list of slots of one pool.
 ///
 /// The list does not own its slots: who retires one takes it off first.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use vfscale_sync::{IdLinks, IdList, ListAdapter, Pool, Slot};
+///
+/// struct Page {
+///     on_lru: IdLinks<Page>,
+/// }
+///
+/// impl Slot for Page {
+///     fn new() -> Self {
+///         Page { on_lru: IdLinks::new() }
+///     }
+/// }
+///
+/// struct Lru;
+///
+/// impl ListAdapter<Page> for Lru {
+///     fn links(page: &Page) -> &IdLinks<Page> {
+///         &page.on_lru
+///     }
+/// }
+///
+/// static PAGES: Pool<Page> = Pool::new(1000);
+/// static LRU: Mutex<IdList<Page, Lru>> = Mutex::new(IdList::new(&PAGES));
+///
+/// let pages = [(); 3].map(|()| PAGES.alloc().expect("room").publish());
+/// let mut lru = LRU.lock().unwrap();
+/// pages.iter().for_each(|&page| lru.push_back(page));
+/// lru.move_to_back(pages[0]);
+/// assert_eq!(lru.pop_front(), Some(pages[1]));
+/// assert_eq!(lru.iter().collect::<Vec<_>>(), [pages[2], pages[0]]);
+/// ```
 pub struct IdList<T: Slot, A: ListAdapter<T>> {
     pool: &'static Pool<T>,
     ends: Option<(Id<T>, Id<T>)>,

@@ -14,6 +14,16 @@ use core::fmt;
 const WORD: usize = size_of::<u32>();
 
 /// Up to `WORDS * 4` bytes. The length is kept by who owns the name.
+///
+/// ```
+/// use vfscale_sync::NameBytes;
+///
+/// static NAME: NameBytes<4> = NameBytes::new();
+///
+/// NAME.store(b"passwd");
+/// assert!(NAME.eq(b"passwd"));
+/// assert!(!NAME.eq(b"shadow"));
+/// ```
 pub struct NameBytes<const WORDS: usize> {
     words: [AtomicU32; WORDS],
 }

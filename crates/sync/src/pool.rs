@@ -21,6 +21,11 @@
 //!
 //! # Orderings
 //! - POOL-1 `ready` (Release, after the slots are made) -> `slot` (Acquire): a slot is whole before an id can reach it.
+//! - BL-1 to BL-3 of `biased` for a thread's list, RCU-2 for a slot that is used again.
+//!
+//! # Source
+//! the kernel's slab caches with `SLAB_TYPESAFE_BY_RCU`. We differ: a slot waits for its grace period too, so a guard also
+//! keeps it from being another object meanwhile.
 
 // unmodelled file: slots live in statics, which loom does not have; ThreadSanitizer and `tests/soak.rs` look at it.
 
@@ -56,6 +61,33 @@ const CACHES: usize = if cfg!(shuttle) { 1 } else { 64 };
 const STEP: usize = 2 << 20;
 
 /// Slots of type `T`. Meant for a `static`; ids are made by one pool and mean something to that pool alone.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use vfscale_sync::{Pool, Slot, rcu};
+///
+/// struct Inode {
+///     size: AtomicU64,
+/// }
+///
+/// impl Slot for Inode {
+///     fn new() -> Self {
+///         Inode { size: AtomicU64::new(0) }
+///     }
+/// }
+///
+/// static INODES: Pool<Inode> = Pool::new(1000);
+///
+/// let fresh = INODES.alloc().expect("room");
+/// fresh.size.store(7, Relaxed); // nobody else knows it yet
+/// let id = fresh.publish();
+///
+/// let guard = rcu::pin();
+/// let inode = INODES.get(id, &guard);
+/// INODES.retire(id, &guard);
+/// assert_eq!(inode.size.load(Relaxed), 7, "not used again before the guard is dropped");
+/// assert_eq!(INODES.live(), 0);
+/// ```
 ///
 /// # Invariants
 /// If `ready` is not 0, `base` is the start of `ready` slots that were written by `T::new` and are never moved, dropped or

@@ -4,8 +4,25 @@
 //! FREE · HELD · HELD_SLEEPERS (somebody may sleep; a thread that has slept takes the lock with
 //! this value, since others may sleep on)
 //!
+//! # Who writes
+//! FREE to HELD, or to HELD_SLEEPERS after a sleep: anyone. HELD to HELD_SLEEPERS: who is about to sleep. To FREE: the holder.
+//!
+//! # A race, step by step
+//! ```text
+//!  T1 holds                              T2
+//!                                        swaps HELD_SLEEPERS in: was HELD
+//!  swaps FREE in: was HELD_SLEEPERS
+//!  wakes one, by address                 sleeps only while HELD_SLEEPERS stands: returns, swaps, has the lock
+//! ```
+//!
+//! # Fairness
+//! None: a newcomer may pass who was woken.
+//!
 //! # Orderings
 //! - RL-1 unlock (Release) -> lock (Acquire): whatever the lock guards
+//!
+//! # Source
+//! Drepper, "Futexes are tricky" (2004), the mutex of three values.
 
 use crate::backoff::{Backoff, Turn};
 use crate::lockdep;

@@ -2,6 +2,9 @@
 //!
 //! A pool wants all its slots in one range, so that an id becomes an address by one multiplication, and must not pay for
 //! slots it has not used. The range is reserved without memory first and made accessible from its start in steps.
+//!
+//! # Who writes
+//! One thread at a time: growing takes `&mut`. Whoever shows others that there is more does so by an ordering of its own.
 
 use std::ptr::NonNull;
 

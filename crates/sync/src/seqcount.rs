@@ -10,6 +10,17 @@
 //! # Writer
 //! holds the lock that orders writers: odd -> write the fields (relaxed atomics) -> even
 //!
+//! # A race, step by step
+//! ```text
+//!  T1 reader                             T2 writer
+//!  `begin`: 6
+//!  reads the first field
+//!                                        6 -> 7, fence, writes both fields, 7 -> 8
+//!  reads the second field: T2's
+//!  fence, `retry`: 8 is not 6, again
+//! ```
+//! Having read what T2 wrote, T1 must see a number that T2 wrote before it (SQ-2).
+//!
 //! # Never waits
 //! [`SeqCount::begin`] clears the low bit of what it reads. If a writer was at work, no value of
 //! the sequence equals that, and `retry` sends the reader round again: readers do not spin on a
@@ -28,6 +39,10 @@
 //! - SQ-2 after the odd number, fence (Release) before the fields -> fence (Acquire) in `retry`,
 //!   before the number is read again: a reader that saw any new field sees the odd number or a
 //!   later one
+//!
+//! # Source
+//! kernel seqlock; the orderings are Boehm's, "Can seqlocks get along with programming language memory models?" (2012). We
+//! differ: a read that begins during a write is lost at once instead of waiting for it.
 
 use crate::backoff::{Backoff, Turn};
 use crate::lockdep::{self, Mode};
@@ -36,6 +51,30 @@ use crate::prim::{AtomicU32, const_fn, fence};
 use crate::raw_lock::RawLock;
 
 /// A sequence counter whose writers are ordered by a lock of its owner.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use vfscale_sync::{QMutex, SeqCount};
+///
+/// static WRITERS: QMutex<()> = QMutex::new(());
+/// static SEQ: SeqCount = SeqCount::new();
+/// static PLACE: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+///
+/// let lock = WRITERS.lock();
+/// let write = SEQ.write();
+/// PLACE.iter().for_each(|part| part.store(7, Relaxed));
+/// drop(write);
+/// drop(lock);
+///
+/// let place = loop {
+///     let start = SEQ.begin();
+///     let place = [PLACE[0].load(Relaxed), PLACE[1].load(Relaxed)];
+///     if !SEQ.retry(start) {
+///         break place;
+///     }
+/// };
+/// assert_eq!(place, [7, 7]);
+/// ```
 #[derive(Debug)]
 pub struct SeqCount(AtomicU32);
 

@@ -27,6 +27,21 @@ mod counters {
     const SHARDS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
     /// `N` counters, each split by thread.
+    ///
+    /// ```
+    /// use vfscale_sync::stats::Counters;
+    ///
+    /// const HITS: usize = 0;
+    /// const MISSES: usize = 1;
+    /// static CACHE: Counters<2> = Counters::new();
+    ///
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         scope.spawn(|| CACHE.add(HITS, 1));
+    ///     }
+    /// });
+    /// assert_eq!((CACHE.sum(HITS), CACHE.sum(MISSES)), (4, 0));
+    /// ```
     #[derive(Debug)]
     pub struct Counters<const N: usize> {
         own: [CachePadded<[AtomicU64; N]>; SHARDS],
@@ -159,6 +174,15 @@ pub(crate) fn count_n(event: Event, n: u64) {
 }
 
 /// What the primitives of this process have done so far.
+///
+/// ```
+/// use vfscale_sync::{QRwLock, stats};
+///
+/// let before = stats::snapshot().qrwlock_reads;
+/// drop(QRwLock::new(1).read());
+/// let counted = stats::snapshot().qrwlock_reads - before;
+/// assert_eq!(counted, u64::from(cfg!(feature = "stats")));
+/// ```
 pub fn snapshot() -> PrimitiveStats {
     #[allow(unused_mut, reason = "only filled in where there is something to fill in")]
     let mut stats = PrimitiveStats::default();

@@ -8,12 +8,22 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::MutexGuard;
-use vfscale_sync::combining::{Apply, Combining};
-use vfscale_sync::rcu::{Guard, RcuCell};
+use vfscale_sync::backoff::Backoff;
+use vfscale_sync::combining::{Apply, Combining, CombiningGuard};
+use vfscale_sync::experimental::ReservedXchg;
+use vfscale_sync::rcu::{
+    Domain, DomainCell, Guard, Qsbr, RcuCell, RcuStats, Registration, Section, Stall,
+};
+use vfscale_sync::stats::{Counters, PrimitiveStats};
 use vfscale_sync::wait::WaitWord;
 use vfscale_sync::{
-    AtomicId, FileRef, Fresh, Held, HeldSlot, Id, IdLinks, LockRef, LockRefGuard, Pool, Put,
-    QMutex, QMutexGuard, QRwLock, QRwLockReadGuard, QRwLockWriteGuard, SeqCount, SeqLock, Slot,
+    AtomicId, BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard, CasRef, Chained,
+    Combiner, Countable, Counted, CountedLink, FileRef, FindOrInsert, Fresh, HashIndex, HashLinks,
+    Held, HeldSlot, Id, IdLinks, IdList, ListAdapter, ListBatch, ListCursor, ListOp, LockRef,
+    LockRefGuard, MappedQRwLockReadGuard, MappedQRwLockWriteGuard, NameBytes, Pool, Put, QMutex,
+    QMutexGuard, QRwLock, QRwLockReadGuard, QRwLockWriteGuard, SeqCount, SeqLock, SeqLockRead,
+    SeqLockWrite, SeqWrite, ShardMark, ShardedAdapter, ShardedCursor, ShardedList, Slot,
+    WalkedList,
 };
 
 /// May be sent, not shared.
@@ -50,11 +60,19 @@ macro_rules! is_not {
 
 struct Thing {
     lockref: LockRef,
+    links: IdLinks<Thing>,
+    mark: ShardMark,
+    chained: HashLinks<Thing>,
 }
 
 impl Slot for Thing {
     fn new() -> Self {
-        Thing { lockref: LockRef::new(1, ()) }
+        Thing {
+            lockref: LockRef::new(1, ()),
+            links: IdLinks::new(),
+            mark: ShardMark::new(),
+            chained: HashLinks::new(),
+        }
     }
 }
 
@@ -74,6 +92,33 @@ impl HeldSlot for Thing {
     }
 }
 
+impl Chained for Thing {
+    fn links(&self) -> &HashLinks<Self> {
+        &self.chained
+    }
+
+    fn hash(&self) -> u32 {
+        0
+    }
+}
+
+/// Names a list; never made, so what it contains does not matter.
+struct OnList(#[expect(dead_code, reason = "see above")] Neither);
+
+impl ListAdapter<Thing> for OnList {
+    fn links(thing: &Thing) -> &IdLinks<Thing> {
+        &thing.links
+    }
+}
+
+impl ShardedAdapter<Thing> for OnList {
+    fn mark(thing: &Thing) -> &ShardMark {
+        &thing.mark
+    }
+}
+
+impl Countable for Thing {}
+
 struct Sum<T>(T);
 
 impl<T> Apply for Sum<T> {
@@ -84,21 +129,104 @@ impl<T> Apply for Sum<T> {
     }
 }
 
+// Atomics alone.
 is! {
-    Send: LockRef<Sent>, QRwLock<Sent>, QMutex<Sent>, Combining<Sum<Sent>>, RcuCell<u8>, FileRef, SeqCount, SeqLock,
-        WaitWord, Id<Neither>, AtomicId<Neither>, IdLinks<Thing>, Pool<Thing>, Held<Thing>, Fresh<Thing>;
-    Sync: LockRef<Sent>, LockRefGuard<'static, u8>, QRwLock<u8>, QRwLockReadGuard<'static, u8>,
-        QRwLockWriteGuard<'static, u8>, QMutex<Sent>, QMutexGuard<'static, u8>, Combining<Sum<Sent>>, RcuCell<u8>,
-        FileRef, SeqCount, SeqLock, WaitWord, Id<Neither>, AtomicId<Neither>, IdLinks<Thing>, Pool<Thing>, Held<Thing>;
+    Send: FileRef, CasRef, ReservedXchg, SeqCount, SeqWrite<'static>, SeqLock, SeqLockWrite<'static>,
+        SeqLockRead<'static>, WaitWord, ShardMark, NameBytes<4>, Counters<2>, Backoff, Id<Neither>, AtomicId<Neither>,
+        IdLinks<Thing>, HashLinks<Thing>, PrimitiveStats, RcuStats, Stall;
+    Sync: FileRef, CasRef, ReservedXchg, SeqCount, SeqWrite<'static>, SeqLock, SeqLockWrite<'static>,
+        SeqLockRead<'static>, WaitWord, ShardMark, NameBytes<4>, Counters<2>, Backoff, Id<Neither>, AtomicId<Neither>,
+        IdLinks<Thing>, HashLinks<Thing>, PrimitiveStats, RcuStats, Stall;
+}
+
+// Slots are `Send` and `Sync`, so what is made of them is; the adapter of a list is only a name.
+is! {
+    Send: Pool<Thing>, Fresh<Thing>, Held<Thing>, Counted<Thing>, CountedLink<Thing>, HashIndex<Thing>,
+        FindOrInsert<'static, Thing>, IdList<Thing, OnList>, WalkedList<Thing, OnList>, ListBatch<Thing, OnList>, ListOp<Thing>,
+        ShardedList<Thing, OnList>;
+    Sync: Pool<Thing>, Fresh<Thing>, Held<Thing>, Counted<Thing>, CountedLink<Thing>, HashIndex<Thing>,
+        FindOrInsert<'static, Thing>, IdList<Thing, OnList>, WalkedList<Thing, OnList>, ListBatch<Thing, OnList>, ListOp<Thing>,
+        ShardedList<Thing, OnList>;
+}
+
+// A lock in a cursor is given back by the thread that took it.
+is_not! {
+    Send: ListCursor<'static, Thing, OnList>, ShardedCursor<'static, Thing, OnList>;
+}
+
+// Locks: for one holder at a time a value is sent, for many it is shared too.
+is! {
+    Send: LockRef<Sent>, QRwLock<Sent>, BiasedRwLock<Sent>, QMutex<Sent>, Combining<Sum<Sent>>, Combiner<Sent>;
+    Sync: LockRef<Sent>, QRwLock<u8>, BiasedRwLock<u8>, QMutex<Sent>, Combining<Sum<Sent>>, Combiner<Sent>;
 }
 
 is_not! {
-    Send: LockRef<Shared>, LockRef<Neither>, LockRefGuard<'static, Neither>, QRwLock<Shared>, QRwLock<Neither>,
-        QRwLockReadGuard<'static, Sent>, QRwLockWriteGuard<'static, Neither>, QMutex<Shared>, QMutexGuard<'static, Neither>,
-        Combining<Sum<Shared>>, RcuCell<Neither>, RcuCell<Shared>, Guard;
-    Sync: LockRef<Shared>, LockRef<Neither>, LockRefGuard<'static, Sent>, QRwLock<Sent>, QRwLock<Shared>,
-        QRwLockReadGuard<'static, Sent>, QRwLockWriteGuard<'static, Sent>, QMutex<Shared>, QMutexGuard<'static, Sent>,
-        Combining<Sum<Shared>>, RcuCell<Sent>, RcuCell<Shared>, Guard;
+    Send: LockRef<Shared>, LockRef<Neither>, QRwLock<Shared>, QRwLock<Neither>, BiasedRwLock<Shared>, QMutex<Shared>,
+        Combining<Sum<Shared>>, Combiner<Shared>;
+    Sync: LockRef<Shared>, LockRef<Neither>, QRwLock<Sent>, QRwLock<Shared>, BiasedRwLock<Sent>, BiasedRwLock<Shared>,
+        QMutex<Shared>, Combining<Sum<Shared>>, Combiner<Shared>;
+}
+
+// Their guards: any thread may unlock, but for locks whose owner knows its thread. A reader's guard that is sent shares the value.
+is! {
+    Send: LockRefGuard<'static, Sent>, QRwLockReadGuard<'static, u8>, QRwLockWriteGuard<'static, u8>,
+        MappedQRwLockReadGuard<'static, Shared>, MappedQRwLockWriteGuard<'static, Sent>,
+        BiasedRwLockReadGuard<'static, u8>, BiasedRwLockWriteGuard<'static, u8>;
+    Sync: LockRefGuard<'static, u8>, QRwLockReadGuard<'static, u8>, QRwLockWriteGuard<'static, u8>,
+        MappedQRwLockReadGuard<'static, Shared>, MappedQRwLockWriteGuard<'static, Shared>,
+        BiasedRwLockReadGuard<'static, u8>, BiasedRwLockWriteGuard<'static, u8>, QMutexGuard<'static, Shared>,
+        CombiningGuard<'static, Sum<Shared>>;
+}
+
+is_not! {
+    Send: LockRefGuard<'static, Neither>, LockRefGuard<'static, Shared>, QRwLockReadGuard<'static, Sent>,
+        QRwLockWriteGuard<'static, Neither>, MappedQRwLockReadGuard<'static, Sent>,
+        MappedQRwLockWriteGuard<'static, Shared>, BiasedRwLockReadGuard<'static, Sent>,
+        BiasedRwLockWriteGuard<'static, Neither>, QMutexGuard<'static, u8>, CombiningGuard<'static, Sum<u8>>;
+    Sync: LockRefGuard<'static, Sent>, QRwLockReadGuard<'static, Sent>, QRwLockWriteGuard<'static, Sent>,
+        MappedQRwLockReadGuard<'static, Sent>, MappedQRwLockWriteGuard<'static, Sent>,
+        BiasedRwLockReadGuard<'static, Sent>, BiasedRwLockWriteGuard<'static, Sent>, QMutexGuard<'static, Sent>,
+        CombiningGuard<'static, Sum<Sent>>;
+}
+
+#[cfg(feature = "arc_lock")]
+mod arc_lock {
+    use super::{Sent, Shared};
+    use vfscale_sync::{ArcQRwLockReadGuard, ArcQRwLockWriteGuard};
+
+    // The last of them drops the value, so it is sent as well.
+    is! {
+        Send: ArcQRwLockReadGuard<u8>, ArcQRwLockWriteGuard<u8>;
+        Sync: ArcQRwLockReadGuard<u8>, ArcQRwLockWriteGuard<u8>;
+    }
+
+    is_not! {
+        Send: ArcQRwLockReadGuard<Sent>, ArcQRwLockReadGuard<Shared>, ArcQRwLockWriteGuard<Shared>;
+        Sync: ArcQRwLockReadGuard<Sent>, ArcQRwLockReadGuard<Shared>, ArcQRwLockWriteGuard<Sent>;
+    }
+}
+
+#[cfg(feature = "lock_api")]
+is! {
+    Send: vfscale_sync::RawQRwLock;
+    Sync: vfscale_sync::RawQRwLock;
+}
+
+#[cfg(feature = "lockdep")]
+is! {
+    Send: vfscale_sync::lockdep::ClassReport;
+    Sync: vfscale_sync::lockdep::ClassReport;
+}
+
+// RCU: a section of the process stays in its thread, one of a registered reader goes with that. What is freed later is sent.
+is! {
+    Send: RcuCell<u8>, Domain, DomainCell<'static, u8>, Registration<'static>, Section<'static, 'static>;
+    Sync: RcuCell<u8>, Domain, DomainCell<'static, u8>, Registration<'static>, Section<'static, 'static>;
+}
+
+is_not! {
+    Send: Guard, Qsbr, RcuCell<Neither>, RcuCell<Shared>, DomainCell<'static, Neither>, DomainCell<'static, Shared>;
+    Sync: Guard, Qsbr, RcuCell<Sent>, RcuCell<Shared>, DomainCell<'static, Sent>, DomainCell<'static, Shared>;
 }
 
 /// The rest of this file is settled before it runs.

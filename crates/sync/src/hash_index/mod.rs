@@ -41,6 +41,10 @@
 //! A slot is linked once. Its `hash()` does not change while it is linked, except inside [`HashIndex::relink`]. `eq` may see
 //! a slot that is just being changed or has just been removed: who needs to know checks the slot's sequence.
 //! Guards are short: a resize needs grace periods, so under a guard that lasts the table cannot grow twice.
+//!
+//! # Source
+//! the kernel's dentry hash for chains that a rename may drag a walker out of (there the walker asks `rename_lock`, one for
+//! all; here a number per bucket), and Xu's resizable hash of the kernel's bridge code (2010) for two links a node.
 
 // unmodelled file: loom has no statics for the pools that it points into; `tests/shuttle_index.rs` and ThreadSanitizer look at it.
 
@@ -133,6 +137,50 @@ mod state {
 }
 
 /// An index of the slots of one pool by hash.
+///
+/// ```
+/// use vfscale_sync::{Chained, HashIndex, HashLinks, Ordering, Pool, Slot, rcu};
+/// use std::sync::atomic::AtomicU32;
+///
+/// struct User {
+///     links: HashLinks<User>,
+///     number: AtomicU32,
+/// }
+///
+/// impl Slot for User {
+///     fn new() -> Self {
+///         User { links: HashLinks::new(), number: AtomicU32::new(0) }
+///     }
+/// }
+///
+/// impl Chained for User {
+///     fn links(&self) -> &HashLinks<Self> {
+///         &self.links
+///     }
+///
+///     fn hash(&self) -> u32 {
+///         hash(self.number.load(Ordering::Relaxed))
+///     }
+/// }
+///
+/// fn hash(number: u32) -> u32 {
+///     number.wrapping_mul(0x9e37_79b9)
+/// }
+///
+/// static USERS: Pool<User> = Pool::new(1000);
+/// static BY_NUMBER: HashIndex<User> = HashIndex::new(&USERS);
+///
+/// let user = USERS.alloc().expect("room");
+/// user.number.store(7, Ordering::Relaxed);
+/// let guard = rcu::pin();
+/// BY_NUMBER.insert(user.publish(), hash(7), &guard);
+///
+/// let is_seven = |_, user: &User| user.number.load(Ordering::Relaxed) == 7;
+/// let (id, _) = BY_NUMBER.find(hash(7), &guard, is_seven).expect("it was inserted");
+/// assert!(BY_NUMBER.remove(id, hash(7), &guard));
+/// assert!(BY_NUMBER.find(hash(7), &guard, is_seven).is_none());
+/// USERS.retire(id, &guard);
+/// ```
 ///
 /// # Invariants
 /// `current` and `retired` are null or from `Box::into_raw`. A table reached from `current` is freed only through `retired`,

@@ -299,6 +299,17 @@ impl fmt::Display for ClassReport {
 }
 
 /// What was measured of each class whose locks were taken, the most contended first.
+///
+/// ```
+/// use vfscale_sync::{QMutex, lockdep};
+///
+/// let names = QMutex::new(Vec::new());
+/// names.lock().push("usr");
+/// for class in lockdep::report() {
+///     println!("{class}");
+/// }
+/// assert!(lockdep::report().iter().any(|class| class.taken > 0));
+/// ```
 #[must_use]
 pub fn report() -> Vec<ClassReport> {
     let graph = graph();

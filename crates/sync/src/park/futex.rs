@@ -1,4 +1,4 @@
-//! Linux: the kernel compares and enqueues in one step.
+//! Linux: the kernel compares the word and enqueues the sleeper in one step, so no wake is lost in between.
 
 use super::Sleep;
 use std::time::{Duration, Instant};

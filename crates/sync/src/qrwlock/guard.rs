@@ -95,7 +95,8 @@ impl<'a, T: ?Sized, S: Announce> QRwLockWriteGuard<'a, T, S> {
     /// let mut value = lock.write();
     /// *value += 1;
     /// let value = QRwLockWriteGuard::downgrade(value);
-    /// assert_eq!((*value, *lock.read()), (2, 2));
+    /// assert!(lock.try_write().is_none(), "nobody changes it before we have looked");
+    /// assert_eq!(*value, 2);
     /// ```
     pub fn downgrade(guard: Self) -> QRwLockReadGuard<'a, T, S> {
         let lock = ManuallyDrop::new(guard).lock;

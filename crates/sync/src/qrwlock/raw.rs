@@ -30,6 +30,21 @@ const READERS: u32 = !(READER - 1);
 /// A [`QRwLock`](crate::QRwLock) without its value, for code written against `lock_api`, whose traits
 /// it has: `lock_api::RwLock<RawQRwLock, T>`. Feature `lock_api`.
 #[cfg_attr(
+    feature = "lock_api",
+    doc = r#"
+```
+use vfscale_sync::RawQRwLock;
+
+type RwLock<T> = lock_api::RwLock<RawQRwLock, T>;
+
+static NAMES: RwLock<Vec<&str>> = RwLock::new(Vec::new());
+
+NAMES.write().push("usr");
+assert_eq!(NAMES.read().len(), 1);
+```
+"#
+)]
+#[cfg_attr(
     not(feature = "lock_api"),
     allow(unreachable_pub, reason = "named by others only through `lock_api`")
 )]

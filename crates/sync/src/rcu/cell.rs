@@ -1,4 +1,18 @@
 //! An owned box, or nothing, that readers see whole while writers replace it.
+//!
+//! # A race, step by step
+//! ```text
+//!  reader                                writer
+//!  pins
+//!  loads the pointer: A
+//!                                        swaps B in, takes A out, defers its end
+//!  reads A, drops the guard
+//!                                        the grace period is over: A is freed
+//! ```
+//!
+//! # Orderings
+//! - RC-1 swap (Release) -> load, and the next swap (Acquire): the value is whole
+//! - RCU-1, RCU-2 of `domain`: the reader's section ends before the value is freed
 
 // unmodelled file: frees by way of the static registry; ThreadSanitizer and `tests/soak.rs` look at it.
 
@@ -9,6 +23,18 @@ use std::ptr;
 
 /// A place for an owned `T`. Readers under a guard see the old value or the new one; the old one is freed after a grace
 /// period.
+///
+/// ```
+/// use vfscale_sync::rcu::{self, RcuCell};
+///
+/// static ROUTES: RcuCell<Vec<&str>> = RcuCell::empty();
+///
+/// let guard = rcu::pin();
+/// ROUTES.replace(Some(Box::new(vec!["default"])), &guard);
+/// let routes = ROUTES.load(&guard).expect("there are some");
+/// ROUTES.replace(None, &guard);
+/// assert_eq!(routes, &["default"], "it is kept for this section");
+/// ```
 ///
 /// Writers may race: each frees what it took out. Who needs "replace what I have just read" holds a lock of its own.
 ///

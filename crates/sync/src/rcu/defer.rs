@@ -1,4 +1,11 @@
 //! What waits for a grace period, and in what containers.
+//!
+//! # Why
+//! To defer must cost less than to free, or writers would wait instead. A closure of three words lies in the bag itself; a batch
+//! is tied to a grace period as a whole; vectors are used again.
+//!
+//! # Who writes
+//! The bag's owner, see `local`: nothing here is shared, and nothing is ordered.
 
 use super::domain::Domain;
 use std::collections::VecDeque;

@@ -1,4 +1,25 @@
 //! The running thread's side of the domain: sections, garbage, and what happens to it when the thread ends.
+//!
+//! # Why
+//! To enter and to leave are the price of every read, so each is one look at the thread's own data and one store. All that is
+//! rare (a section inside another, no record yet, garbage to see to, a thread that ends) hides behind that look.
+//!
+//! # Who writes
+//! `LOCAL`: its thread. The bag: its thread, and who steals it in a `barrier` (BL-1 to BL-3 of `biased`). `ORPHANS`: under its lock.
+//!
+//! # A barrier, step by step
+//! ```text
+//!  T1 `barrier`                          T2 leaves a section
+//!                                        executing = 1
+//!                                        takes its oldest batch out of the bag
+//!  steals the bag: finds the rest
+//!  waits for a grace period, runs it     runs its batch
+//!  waits until `executing` is 0          executing = 0      (RCU-9)
+//! ```
+//! T2 says so before it takes, so T1 finds the batch in the bag or waits for T2.
+//!
+//! # Orderings
+//! - RCU-9 `executing` cleared (Release) -> the end of a barrier (Acquire): what the calls did
 
 // unmodelled file: a thread's own data, ended by the thread; ThreadSanitizer and `tests/rcu.rs` look at it. The protocol is in `domain.rs`.
 

@@ -73,6 +73,15 @@ pub use stall::{Stall, on_stall};
 use std::marker::PhantomData;
 
 /// A section of reading. Lends references to what RCU protects, and stays in its thread.
+///
+/// ```
+/// use vfscale_sync::rcu;
+///
+/// let guard = rcu::pin();
+/// guard.defer(0, || println!("nobody reads any more who read before"));
+/// drop(guard);
+/// rcu::barrier(); // has waited until it was printed
+/// ```
 #[must_use = "the section ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {

@@ -3,6 +3,10 @@
 //! A record is leaked once and then reused by one thread after another, so a scan may walk the list without a lock and
 //! without asking whether a record still exists. The list is as long as the largest number of threads that were
 //! registered at one time.
+//!
+//! # Orderings
+//! - RCU-5 a record given back (Release) -> taken again (Acquire): all that its last owner did with it
+//! - RCU-6 a record enters the list (Release) -> a scan finds it (Acquire): the record whole
 
 // unmodelled file: a static list of records; ThreadSanitizer and `tests/rcu.rs` look at it. The protocol is in `domain.rs`.
 
