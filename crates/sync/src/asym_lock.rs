@@ -245,7 +245,7 @@ mod tests {
         let lock = AsymLock::new();
         let (had, done) = (AtomicBool::new(false), AtomicBool::new(false));
         assert!(lock.try_lock());
-        thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             scope.spawn(|| {
                 lock.lock_as_head();
                 had.store(true, Release);

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn owner_and_thieves_exclude_each_other() {
         let biased = Biased::new((0_u64, 0_u64));
-        std::thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..200_000 {
                     // SAFETY: the only caller.

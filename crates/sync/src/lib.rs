@@ -161,6 +161,8 @@ pub mod shard_mark;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod sharded_list;
 pub mod stats;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod testing;
 #[cfg(all(feature = "std", not(loom)))]
 mod thread_slot;
 pub mod wait;

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn one_thread_at_a_time() {
         static MUTEX: Mutex<(u64, u64)> = Mutex::new((0, 0));
-        std::thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {

@@ -36,7 +36,11 @@
 mod futex;
 #[cfg(all(any(not(feature = "std"), doc), not(any(loom, shuttle))))]
 mod hook;
-#[cfg(any(loom, shuttle, all(feature = "std", any(not(target_os = "linux"), test))))]
+#[cfg(any(
+    loom,
+    shuttle,
+    all(feature = "std", any(not(target_os = "linux"), all(test, not(tsan))))
+))]
 mod table;
 #[cfg(all(test, feature = "std", not(any(loom, shuttle))))]
 mod tests;

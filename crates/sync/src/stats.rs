@@ -203,7 +203,7 @@ mod tests {
     fn many_short_threads_lose_no_count() {
         static COUNTERS: Counters<2> = Counters::new();
         for _ in 0..20 {
-            std::thread::scope(|scope| {
+            crate::testing::scope(|scope| {
                 for _ in 0..8 {
                     scope.spawn(|| {
                         for _ in 0..100 {
@@ -223,7 +223,7 @@ mod tests {
     fn more_threads_than_shards_lose_no_count() {
         static COUNTERS: Counters<1> = Counters::new();
         let together = std::sync::Barrier::new(80);
-        std::thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             for _ in 0..80 {
                 scope.spawn(|| {
                     together.wait();

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn live_threads_have_different_numbers() {
         let together = Barrier::new(8);
-        let seen: HashSet<_> = std::thread::scope(|scope| {
+        let seen: HashSet<_> = crate::testing::scope(|scope| {
             let number = || {
                 let number = current();
                 together.wait();

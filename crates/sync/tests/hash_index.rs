@@ -2,6 +2,9 @@
 #![cfg(all(feature = "std", not(any(loom, shuttle))))]
 #![allow(missing_docs)]
 
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -191,7 +194,7 @@ fn the_table_grows_with_its_entries_and_shrinks_after_them() {
 fn of_two_inserters_one_finds() {
     let world = World::new(40_000, mix);
     let inserted = AtomicU64::new(0);
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 for key in 0..5_000 {
@@ -235,7 +238,7 @@ fn names_that_exist_are_found(hash: fn(u64) -> u32, stable: u64, crowd: u64) {
     let stable_ids: &[_] = (0..stable).map(|key| world.insert(key)).collect::<Vec<_>>().leak();
     let done = AtomicBool::new(false);
     let (lookups, renames, resizes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for seed in 0..2 {
             let (done, lookups) = (&done, &lookups);
             scope.spawn(move || {

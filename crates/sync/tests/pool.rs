@@ -2,6 +2,9 @@
 #![cfg(all(feature = "std", not(any(loom, shuttle))))]
 #![allow(missing_docs)]
 
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use vfscale_sync::{
@@ -145,7 +148,7 @@ fn many_short_threads_leave_every_slot_behind() {
     const MAX: u32 = 4096;
     let pool = leaked(MAX);
     for _ in 0..200 {
-        std::thread::scope(|scope| {
+        testing::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let ids: Vec<_> =
@@ -166,7 +169,7 @@ fn many_short_threads_leave_every_slot_behind() {
 #[test]
 fn two_threads_never_hold_one_slot() {
     let pool = leaked(512);
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for thread in 1..=4_u64 {
             scope.spawn(move || {
                 for n in 0..5_000 {
@@ -244,7 +247,7 @@ fn held_by_many_is_retired_once() {
     let slots: Vec<Held<Thing>> = (0..100).map(|_| counted()).collect();
     // Leaked: the end of a scope is invisible to the thread sanitizer.
     let ids: &[_] = slots.iter().map(Held::id).collect::<Vec<_>>().leak();
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 for id in ids.iter().cycle().take(20_000) {
@@ -327,7 +330,7 @@ fn a_slot_is_on_a_list_once() {
 fn a_list_under_a_lock_keeps_its_count() {
     let pool = leaked(4096);
     let list = QRwLock::new(IdList::<Thing, ByLinks>::new(pool));
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {

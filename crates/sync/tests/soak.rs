@@ -6,6 +6,9 @@
 #![cfg(all(feature = "std", not(any(loom, shuttle))))]
 #![allow(missing_docs)]
 
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
@@ -54,7 +57,7 @@ fn soak(work: impl Fn(&Worker<'_>) + Sync) {
         .map_or(0.15, |seconds| seconds.parse().expect("a number of seconds"));
     let threads = 4 * thread::available_parallelism().map_or(2, usize::from) + 1;
     let over = AtomicBool::new(false);
-    thread::scope(|scope| {
+    testing::scope(|scope| {
         for number in 0..threads {
             let (work, over) = (&work, &over);
             scope.spawn(move || {

@@ -1,5 +1,8 @@
 //! However many names go by, the cache stays under its limit.
 
+#[path = "../../sync/src/testing.rs"]
+mod testing;
+
 use vfscale::{
     Attr, Context, Entry, Errno, FileSystem, FileType, InodeKey, Options, Place, Result, Vfs,
 };
@@ -40,7 +43,7 @@ fn names_go_by(names: u64, limit: u64, threads: u64) {
     let mut options = Options::exclusive();
     options.max_names = limit;
     let vfs = Vfs::new(Computed, options).unwrap();
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for thread in 0..threads {
             let vfs = &vfs;
             scope.spawn(move || {

@@ -1,5 +1,8 @@
 //! Misses ask the backend once per name, at the same time for different names, and stale names are asked about again.
 
+#[path = "../../sync/src/testing.rs"]
+mod testing;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
@@ -104,7 +107,7 @@ impl Behind {
 
 fn at_once<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(n);
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         let run = |i| {
             barrier.wait();
             f(i)
@@ -211,7 +214,7 @@ fn an_old_answer_does_not_undo_a_change() {
     let inode = vfs.lookup(&CX, &vfs.root(), b"x").unwrap().inode;
     let gate = Arc::new((Barrier::new(2), Barrier::new(2)));
     *behind.getattr_gate.write() = Some(gate.clone());
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         let asker = scope.spawn(|| vfs.getattr(&inode, None).unwrap().size);
         gate.0.wait();
         // The asker has the old answer in hand. A change begins and ends.

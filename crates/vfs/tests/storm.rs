@@ -2,6 +2,9 @@
 //!
 //! `VFSCALE_STORM_SECONDS` sets how long (2 by default).
 
+#[path = "../../sync/src/testing.rs"]
+mod testing;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -105,7 +108,7 @@ fn nothing_is_left_after_a_storm() {
     let fds = FdTable::new(64);
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
+    testing::scope(|scope| {
         for thread in 0..THREADS {
             let (vfs, fds, stop, done) = (&vfs, &fds, &stop, &done);
             scope.spawn(move || {

@@ -27,7 +27,7 @@ fn a_note_keeps_writers_out_and_a_writer_keeps_notes_out() {
     let note = lock.read();
     assert!(is_note(&note));
     assert!(lock.try_write().is_none());
-    let other = thread::scope(|s| s.spawn(|| is_note(&lock.read())).join().unwrap());
+    let other = crate::testing::scope(|s| s.spawn(|| is_note(&lock.read())).join().unwrap());
     assert!(other, "a writer that only tried has left the bias");
     drop(note);
 
@@ -45,7 +45,7 @@ fn the_bias_is_forbidden_for_a_while_after_it_was_taken() {
     let lock = BiasedRwLock::new(0);
     drop(lock.read());
     let begun = clock::now();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         let note = lock.read();
         assert!(is_note(&note));
         s.spawn(|| drop(lock.write()));
@@ -72,7 +72,7 @@ fn a_guard_may_be_dropped_elsewhere() {
     drop(lock.read());
     for _ in 0..100 {
         let note = lock.read();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(|| drop(note));
             *lock.write() += 1;
         });
@@ -84,7 +84,7 @@ fn a_guard_may_be_dropped_elsewhere() {
 fn no_reader_sees_half_of_a_write() {
     let lock = BiasedRwLock::new((0u64, 0u64));
     let (done, notes) = (AtomicBool::new(false), StdAtomicU64::new(0));
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for _ in 0..5 {
             s.spawn(|| {
                 let mut mine = 0;

@@ -10,7 +10,7 @@ type Sums = BTreeMap<usize, u64>;
 /// `threads` that each add 1 to `rounds` to a sum of their own; now and then one sleeps inside.
 fn sums_are_exact<const BATCH: usize>(threads: usize, rounds: u64, sleeps: bool) {
     let mut combiner = Combiner::<Sums, BATCH>::new(Sums::new());
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for me in 0..threads {
             let combiner = &combiner;
             scope.spawn(move || {
@@ -54,7 +54,7 @@ fn answers_come_back_from_sleeping_combiners() {
 #[test]
 fn a_panic_goes_to_its_owner() {
     let combiner = Combiner::<usize>::new(0);
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         let locked = combiner.inner.lock();
         for me in 0..10 {
             let combiner = &combiner;
@@ -85,7 +85,7 @@ fn a_panic_goes_to_its_owner() {
 fn nothing_is_lost_or_dropped_twice() {
     let token = std::sync::Arc::new(());
     let combiner = Combiner::<Vec<std::sync::Arc<()>>, 2>::new(Vec::new());
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 for _ in 0..200 {

@@ -36,7 +36,7 @@ fn an_operation_answers_whether_it_changed_anything() {
 
 fn own_changes_are_seen(threads: usize, rounds: usize, hold: Duration) {
     let set = Combining::<Set>::new(Set::default());
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for me in 0..threads {
             let set = &set;
             s.spawn(move || {
@@ -81,7 +81,7 @@ fn queued_operations_are_done_while_holders_sleep() {
 fn a_queue_behind_a_sleeping_holder_is_served() {
     let set = Combining::<Set>::new(Set::default());
     let holding = AtomicBool::new(false);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         s.spawn(|| {
             let _locked = set.lock();
             holding.store(true, Release);
@@ -114,7 +114,7 @@ fn a_panic_in_a_direct_operation_unlocks() {
         }
     }
     let bad = Combining::<Bad>::new(Bad);
-    assert!(thread::scope(|s| s.spawn(|| bad.run(true)).join()).is_err());
+    assert!(crate::testing::scope(|s| s.spawn(|| bad.run(true)).join()).is_err());
     assert!(bad.run(false));
 }
 
@@ -125,7 +125,7 @@ fn behind_a_sleeping_holder<const BATCH: usize>(
     f: impl Fn(usize) + Sync,
 ) {
     let started = AtomicUsize::new(0);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         let locked = set.lock();
         for me in 0..waiters {
             let (started, f) = (&started, &f);

@@ -238,7 +238,7 @@ fn a_table_under_load_loses_and_frees_nothing_twice() {
     }
 
     let table: [CountedLink<Entry>; 4] = Default::default();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for seed in 1..=6_u64 {
             let table = &table;
             s.spawn(move || {

@@ -159,7 +159,7 @@ mod tests {
     fn one_who_stops_between_the_exchanges_stops_everybody() {
         let refs = ReservedXchg::new();
         let through = AtomicBool::new(false);
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             // As if this thread had lost its processor.
             let count = refs.0.swap(RESERVED, Acquire);
             let other = s.spawn(|| {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn no_count_is_lost() {
         let refs = ReservedXchg::new();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..20_000 {

@@ -2,7 +2,6 @@
 use super::*;
 use crate::rcu;
 use std::sync::atomic::AtomicU32;
-use std::thread;
 
 fn seeded(word: u64) -> FileRef {
     FileRef(AtomicU64::new(word))
@@ -111,7 +110,7 @@ fn one_death_per_life_and_no_reference_after_it() {
                 deaths.fetch_add(1, Relaxed);
             }
         };
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             let users = [(); 3].map(|()| {
                 s.spawn(|| {
                     for _ in 0..50 {

@@ -48,7 +48,7 @@ fn threads_add_and_delete_their_own_while_one_walks() {
     static POOL: Pool<Node> = Pool::new(10_000);
     static LIST: ListBatch<Node, OnList> = ListBatch::new(&POOL);
     const THREADS: usize = 6;
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for me in 0..THREADS {
             s.spawn(move || {
                 let ids = nodes(&POOL, 100);
@@ -121,7 +121,7 @@ fn r4_8_a_cursor_outlives_what_it_stands_on() {
     ids.iter().for_each(|id| list.add_tail(*id));
     let mut cursor = list.cursor();
     assert_eq!(cursor.next(), Some(ids[0]));
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         cursor.unlocked(|| {
             let del = || [ids[0], ids[1], ids[2]].map(|id| list.del(id));
             assert_eq!(scope.spawn(del).join().unwrap(), [true; 3]);
@@ -168,7 +168,7 @@ fn r4_8_a_walk_meets_what_stays_once() {
         list.add_tail(*goes);
     }
     let walking = std::sync::atomic::AtomicBool::new(true);
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for share in go.chunks(50) {
             let walking = &walking;
             scope.spawn(move || {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// The complaint about what `f` does, in a thread of its own.
 fn complaint(f: impl FnOnce() + Send) -> Option<String> {
-    let outcome = thread::scope(|s| s.spawn(|| catch_unwind(AssertUnwindSafe(f))).join().unwrap());
+    let outcome =
+        crate::testing::scope(|s| s.spawn(|| catch_unwind(AssertUnwindSafe(f))).join().unwrap());
     let panic = outcome.err()?;
     let text = panic.downcast_ref::<String>().cloned().expect("a complaint is a text");
     assert!(text.starts_with("lockdep: "), "{text}");
@@ -82,7 +83,7 @@ fn a_guard_that_was_sent_away_is_no_longer_held_here() {
     let (a, b) = (QRwLock::new(1), QRwLock::new(2));
     let outcome = complaint(|| {
         let guard = a.write();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(move || drop(guard));
         });
         drop(b.write());
@@ -155,7 +156,7 @@ fn the_lock_free_way_stays_lock_free() {
 fn waiting_and_holding_are_measured() {
     static LOCK: QMutex<u32> = QMutex::new(0);
     let place = format!("{}:{}", file!(), line!() - 1);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         let held = LOCK.lock();
         s.spawn(|| *LOCK.lock() += 1);
         thread::sleep(Duration::from_millis(20));

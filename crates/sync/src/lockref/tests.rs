@@ -115,7 +115,7 @@ fn r1_8_a_full_count_saturates_and_stays() {
 fn r1_8_threads_saturate_a_count_together() {
     for _ in 0..20 {
         let refs = LockRef::new(i32::MAX as u32 - 300, ());
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..200 {
@@ -128,7 +128,7 @@ fn r1_8_threads_saturate_a_count_together() {
             }
         });
         assert_eq!(refs.count(), i32::MAX);
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..200 {
@@ -159,7 +159,7 @@ fn a_get_without_a_reference_is_caught() {
 fn r1_1_the_count_stands_still_under_the_lock() {
     let refs = LockRef::new(1, 0u64);
     let rounds = 20_000;
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| {
                 for _ in 0..rounds {
@@ -191,7 +191,7 @@ fn r1_1_the_count_stands_still_under_the_lock() {
 fn sleepers_are_all_woken() {
     let refs = LockRef::new(0, 0);
     let guard = refs.lock();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for _ in 0..8 {
             s.spawn(|| {
                 let mut guard = refs.lock();
@@ -222,7 +222,7 @@ fn r1_7_one_teardown_per_life_and_no_reference_after_it() {
                 teardowns.fetch_add(1, Relaxed);
             }
         };
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             let users = [(); 3].map(|()| {
                 s.spawn(|| {
                     for _ in 0..50 {
@@ -253,7 +253,7 @@ fn r1_6_an_operation_outwaits_a_short_hold() {
     let refs = LockRef::new(1, ());
     // Three steps a round: the lock is held, the getter begins, it is done.
     let turn = AtomicU32::new(0);
-    let fast = thread::scope(|s| {
+    let fast = crate::testing::scope(|s| {
         let getter = s.spawn(|| {
             let mut fast = 0;
             for round in 0..ROUNDS {
@@ -322,7 +322,7 @@ fn r1_6_the_fast_way_comes_back_after_the_lock_was_held() {
             thread::sleep(Duration::from_millis(1));
         }
     };
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for own in &tallies {
             let (refs, phase) = (&refs, &phase);
             s.spawn(move || {

@@ -40,7 +40,7 @@ fn a_panic_unlocks() {
 /// Two halves that are only equal outside the critical section.
 fn halves_stay_equal(threads: u64, rounds: u64, hold: Duration) {
     let mutex = QMutex::new((0_u64, 0_u64));
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 for round in 0..rounds {
@@ -73,7 +73,7 @@ fn waiters_sleep_while_the_holder_does() {
 #[test]
 fn r4_7_a_waiter_is_served_among_the_greedy() {
     let mutex = QMutex::new(false);
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| while !*mutex.lock() {});
         }

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_byte_form_and_readers_share_a_word() {
         let word = AtomicU32::new(0);
-        std::thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..200_000 {
                     word.fetch_add(READER, Relaxed);

@@ -38,7 +38,7 @@ fn readers_share_and_writers_do_not() {
 #[test]
 fn a_panicking_holder_leaves_the_lock_usable() {
     let lock = QRwLock::new(0);
-    let broken = thread::scope(|s| {
+    let broken = crate::testing::scope(|s| {
         s.spawn(|| {
             let _guard = lock.write();
             panic!("on purpose");
@@ -53,7 +53,7 @@ fn a_panicking_holder_leaves_the_lock_usable() {
 fn a_waiting_writer_holds_newcomers_off() {
     let lock = QRwLock::new(0);
     let first = lock.read();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         s.spawn(|| *lock.write() = 1);
         while !lock.is_contended() {
             thread::yield_now();
@@ -73,7 +73,7 @@ fn a_waiting_writer_holds_newcomers_off() {
 fn no_update_is_lost_and_no_reader_sees_half_of_one() {
     let lock = QRwLock::new((0u64, 0u64));
     let rounds = 4_000;
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for seed in 0..6u64 {
             let lock = &lock;
             s.spawn(move || {
@@ -98,7 +98,7 @@ fn no_update_is_lost_and_no_reader_sees_half_of_one() {
 #[test]
 fn sleeping_waiters_are_woken() {
     let lock = QRwLock::new(0u32);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for n in 0..6 {
             let lock = &lock;
             s.spawn(move || {
@@ -126,7 +126,7 @@ fn a_writer_does_not_starve_among_readers() {
     let lock = QRwLock::new(0u64);
     let done = AtomicBool::new(false);
     let reads = AtomicU64::new(0);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {
                 while !done.load(Relaxed) {
@@ -171,7 +171,7 @@ fn r2_1_no_writer_passes_one_that_waits() {
     let lock = QRwLock::new(0);
     for round in 0..200 {
         let held = lock.write();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(|| *lock.write() += 1);
             while lock.raw.word.load(Relaxed) & WAITING == 0 {
                 thread::yield_now();
@@ -190,7 +190,7 @@ fn r2_2_a_late_reader_stays_behind_a_waiting_writer() {
     fn holds<S: Announce>() {
         let lock = QRwLock::<u32, S>::with_announce(0);
         let first = lock.read();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(|| *lock.write() = 1);
             while lock.raw.word.load(Relaxed) & WAITING == 0 {
                 thread::yield_now();
@@ -211,7 +211,7 @@ fn r2_2_a_late_reader_stays_behind_a_waiting_writer() {
 fn r2_3_a_nested_reader_passes_a_waiting_writer() {
     let lock = QRwLock::new(0);
     let outer = lock.read();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         s.spawn(|| *lock.write() = 1);
         while lock.raw.word.load(Relaxed) & WAITING == 0 {
             thread::yield_now();
@@ -229,7 +229,7 @@ fn r2_3_a_nested_reader_waits_for_a_holder() {
     let lock = QRwLock::new(0);
     for round in 0..20 {
         let mut held = lock.write();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             for _ in 0..3 {
                 s.spawn(|| assert_eq!(*lock.read_nested(), round + 1));
             }
@@ -256,7 +256,7 @@ fn r2_5_unlocking_keeps_the_readers_in_the_word() {
 fn r2_6_readers_that_come_in_vain_do_not_stop_a_writer() {
     let lock = QRwLock::new(0u32);
     let done = AtomicBool::new(false);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for _ in 0..3 {
             s.spawn(|| {
                 while !done.load(Relaxed) {
@@ -295,7 +295,7 @@ fn r2_7_too_many_readers_are_refused_and_counted_out_again() {
 fn r2_8_the_queue_is_first_come_first_served() {
     let lock = QRwLock::new(Vec::new());
     let held = lock.write();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for number in 0..6 {
             let (lock, last) = (&lock, lock.raw.queue.last());
             s.spawn(move || lock.write().push(number));
@@ -315,7 +315,7 @@ fn a_time_limit_ends_a_wait_and_leaves_no_trace() {
     let soon = Duration::from_millis(10);
     {
         let _held = lock.write();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             // One of them is the head, the other waits behind it.
             s.spawn(|| assert!(lock.try_read_for(soon).is_none()));
             s.spawn(|| assert!(lock.try_write_for(soon).is_none()));
@@ -340,7 +340,7 @@ fn who_waits_behind_one_that_gave_up_is_served() {
     let lock = QRwLock::new(0);
     let gone = AtomicU64::new(0);
     let held = lock.write();
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for number in 0..9 {
             let (lock, gone) = (&lock, &gone);
             s.spawn(move || {
@@ -368,7 +368,7 @@ fn who_waits_behind_one_that_gave_up_is_served() {
 fn deadlines_among_hand_overs_lose_nobody() {
     let lock = QRwLock::new(0u64);
     let written = AtomicU64::new(0);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         for seed in 0..6 {
             let (lock, written) = (&lock, &written);
             s.spawn(move || {
@@ -403,7 +403,7 @@ fn a_downgrade_lets_readers_in_and_no_writer_between() {
     let lock = QRwLock::new(0);
     for round in 1..50 {
         let mut value = lock.write();
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(|| assert_eq!(*lock.read(), round));
             s.spawn(|| {
                 let mut value = lock.write();

@@ -251,7 +251,7 @@ mod tests {
         let _section = elsewhere.pin();
         let (reading, leave, replaced) =
             (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             s.spawn(|| {
                 let mut me = ours.register();
                 let section = me.pin();
@@ -297,7 +297,7 @@ mod tests {
         let domain = Domain::new();
         let cell = DomainCell::new(&domain, Pair(0, 0));
         let reads = AtomicU64::new(0);
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             let worker = |number: u64| {
                 let (domain, cell, reads) = (&domain, &cell, &reads);
                 s.spawn(move || {
@@ -329,7 +329,7 @@ mod tests {
         let domain = Domain::new();
         let mut lost = domain.register();
         let _ = core::mem::ManuallyDrop::new(lost.pin());
-        thread::scope(|s| {
+        crate::testing::scope(|s| {
             let writer = s.spawn(|| domain.synchronize_unregistered());
             thread::sleep(core::time::Duration::from_millis(10));
             assert!(!writer.is_finished(), "the writer did not wait");

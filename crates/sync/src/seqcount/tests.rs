@@ -1,7 +1,6 @@
 //! What sequence counters answer, and that a reader never accepts a mixed pair.
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::thread;
 
 #[test]
 fn a_quiet_read_is_accepted() {
@@ -49,7 +48,7 @@ fn no_reader_accepts_a_mixed_pair() {
     let lock = SeqLock::new();
     let pair = [AtomicU64::new(0), AtomicU64::new(0)];
     let done = AtomicBool::new(false);
-    thread::scope(|s| {
+    crate::testing::scope(|s| {
         let writers: Vec<_> = (0..2)
             .map(|_| {
                 s.spawn(|| {

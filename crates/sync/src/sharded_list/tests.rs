@@ -40,7 +40,7 @@ fn pool_and_list<const SHARDS: usize>(n: usize) -> (Vec<Id<Node>>, &'static List
 /// Adds each id in a thread of its own, so that several parts are used.
 fn add_from_threads<const SHARDS: usize>(list: &'static List<SHARDS>, ids: &[Id<Node>]) {
     let together = std::sync::Barrier::new(ids.len());
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for id in ids {
             let together = &together;
             scope.spawn(move || {
@@ -83,7 +83,7 @@ fn r4_8_one_of_several_deletes_succeeds() {
     for _ in 0..20 {
         ids.iter().for_each(|id| list.add(*id));
         let done = AtomicU32::new(0);
-        thread::scope(|scope| {
+        crate::testing::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let here = ids.iter().filter(|id| list.del(**id)).count();
@@ -101,7 +101,7 @@ fn r4_8_one_of_several_deletes_succeeds() {
 fn r4_8_a_slot_is_taken_off_wherever_it_went() {
     let (ids, list) = pool_and_list::<8>(16);
     let moves = AtomicU32::new(0);
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 for round in 0..6_000 {
@@ -150,7 +150,7 @@ fn r4_8_a_walk_meets_what_stays_once() {
     }
     go.iter().for_each(|id| list.add(*id));
     let walking = AtomicBool::new(true);
-    thread::scope(|scope| {
+    crate::testing::scope(|scope| {
         for share in go.chunks(40) {
             let walking = &walking;
             scope.spawn(move || {
