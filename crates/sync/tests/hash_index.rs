@@ -159,6 +159,50 @@ fn it_does_what_a_map_does() {
     }
 }
 
+/// Once round with the hand, which passes each slot that stays, also where the table grows and shrinks on the way; and what is shown may
+/// be removed.
+#[test]
+fn the_hand_passes_all_that_stays_whatever_becomes_of_the_table() {
+    let world = World::new(50_000, mix);
+    assert_eq!(world.index.visit_chain(5, &rcu::pin(), &mut |_, _| ()), 0, "no table yet");
+    let stay: Vec<_> = (0..3_000).map(|key| world.insert(key)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    let (mut hand, mut steps, mut crowd) = (0, 0_u64, Vec::new());
+    loop {
+        hand = world.index.visit_chain(hand, &rcu::pin(), &mut |id, _| {
+            seen.insert(id);
+        });
+        steps += 1;
+        match steps {
+            // Several sizes up, and down again.
+            100..400 => crowd.extend(
+                (0..50).map(|i| 1_000_000 + steps * 50 + i).map(|key| (world.insert(key), key)),
+            ),
+            1_000..4_000 => crowd
+                .split_off(crowd.len().saturating_sub(5))
+                .into_iter()
+                .for_each(|(id, key)| assert!(world.remove(id, key))),
+            _ => {}
+        }
+        if hand == 0 {
+            break;
+        }
+        assert!(steps < 200_000, "round and round");
+    }
+    assert!(steps > 1_000, "{steps} chains");
+    assert!(stay.iter().all(|id| seen.contains(id)), "it passed some of those that stayed");
+    let mut removed = 0;
+    loop {
+        hand = world.index.visit_chain(hand, &rcu::pin(), &mut |id, entry| {
+            removed += usize::from(world.remove(id, entry.key.load(Relaxed)));
+        });
+        if hand == 0 {
+            break;
+        }
+    }
+    assert_eq!((removed, world.index.len()), (stay.len() + crowd.len(), 0));
+}
+
 /// Goes on changing the index until `fits` holds for its buckets. Between two resizes lies a grace period, and a reader of
 /// another test that lost its processor in a section holds that up for as long as it takes.
 fn changes_until(world: &World, fits: impl Fn(usize) -> bool) {

@@ -8,8 +8,8 @@
 //! - `parent`, `hash`, `name`, `long_name`, `inode`, `meta`: written with the lockref's lock held and `seq` odd. Readers sample `seq`, read, and
 //!   check it again. While the dentry is fresh (nobody can find it) they are written freely.
 //! - a dentry with a counted reference that leads to an inode goes on leading to it.
-//! - `lru_links` and the flag `ON_LRU`: under the lockref's lock *and* the LRU's.
-//! - `REFERENCED`: anybody, at any time; a hint.
+//! - `queue_links` and the flags `KEPT_*`: under the lockref's lock *and* the queue's.
+//! - `USED`: anybody, at any time, by read-modify-write; a hint, which a change of `meta` beside it may lose.
 //!
 //! # States, in `meta`
 //! `IN_LOOKUP` in the hash, the backend is being asked; only the slow path sees it, and waits.
@@ -40,10 +40,24 @@ const HASHED: u32 = 1 << 16;
 /// In the hash, and the backend is being asked.
 const IN_LOOKUP: u32 = 1 << 17;
 
-/// On the superblock's LRU list.
-const ON_LRU: u32 = 1;
-/// Used since the last scan.
-const REFERENCED: u32 = 2;
+/// Used since the last sweep. Beside what a walker reads, so that one who marks a name that is marked touches no second line.
+const USED: u32 = 1 << 18;
+
+/// Waits among the unused names.
+const KEPT_NAMES: u32 = 1;
+/// Waits among the absent ones.
+const KEPT_ABSENT: u32 = 2;
+/// Counted as an absence, at its superblock and its directory.
+const COUNTED: u32 = 4;
+
+/// Where a name without references waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// As the mount's policy has it.
+    Names,
+    /// On the queue of absences.
+    Absent,
+}
 
 #[repr(C, align(64))]
 pub(crate) struct Dentry {
@@ -59,7 +73,7 @@ pub(crate) struct Dentry {
     lockref: LockRef,
     sb: AtomicId<SuperBlock>,
     flags: AtomicU32,
-    lru_links: IdLinks<Dentry>,
+    queue_links: IdLinks<Dentry>,
     /// What it says is good until then, by [`crate::clock::now_ms`].
     valid_until: AtomicU64,
     long_name: rcu::RcuCell<Box<[u8]>>,
@@ -80,7 +94,7 @@ impl Slot for Dentry {
             lockref: LockRef::new(0, ()),
             sb: AtomicId::none(),
             flags: AtomicU32::new(0),
-            lru_links: IdLinks::new(),
+            queue_links: IdLinks::new(),
             valid_until: AtomicU64::new(0),
             long_name: rcu::RcuCell::empty(),
             in_lookup: WaitWord::new(0),
@@ -112,13 +126,13 @@ impl HeldSlot for Dentry {
     }
 }
 
-/// Puts dentries on the superblock's LRU list.
+/// Puts dentries on a queue of their superblock.
 #[derive(Debug)]
-pub(crate) struct OnLru;
+pub(crate) struct OnQueue;
 
-impl ListAdapter<Dentry> for OnLru {
+impl ListAdapter<Dentry> for OnQueue {
     fn links(dentry: &Dentry) -> &IdLinks<Dentry> {
-        &dentry.lru_links
+        &dentry.queue_links
     }
 }
 
@@ -170,6 +184,8 @@ impl Dentry {
         if name.len() <= INLINE_NAME {
             self.name.store(name);
         } else {
+            let before = self.long_name.load(guard).map_or(0, |long| long.len());
+            self.superblock().long_names().add(name.len() as i64 - before as i64);
             self.long_name.replace(Some(Box::new(name.into())), guard);
         }
     }
@@ -274,32 +290,60 @@ impl Dentry {
 
     /// Marks it used, with no store if it is marked already.
     pub(crate) fn touch(&self) {
-        if self.flags.load(Relaxed) & REFERENCED == 0 {
-            self.flags.fetch_or(REFERENCED, Relaxed);
+        if self.meta.load(Relaxed) & USED == 0 {
+            self.meta.fetch_or(USED, Relaxed);
         }
     }
 
-    /// May stay cached with no reference and nothing left to do: can be found, is on the LRU, is marked used.
+    /// May stay cached with no reference and nothing left to do: can be found, is marked used, is kept where it belongs.
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_hashed() && self.flags.load(Relaxed) & (ON_LRU | REFERENCED) == ON_LRU | REFERENCED
+        let meta = self.meta.load(Relaxed);
+        let places = if meta & 0xff00 == 0 { KEPT_ABSENT } else { KEPT_ABSENT | KEPT_NAMES };
+        meta & (HASHED | USED) == HASHED | USED && self.flags.load(Relaxed) & places != 0
     }
 
-    pub(crate) fn is_on_lru(&self) -> bool {
-        self.flags.load(Relaxed) & ON_LRU != 0
-    }
-
-    pub(crate) fn set_on_lru(&self, on: bool) {
-        if on {
-            self.flags.fetch_or(ON_LRU, Relaxed);
-        } else {
-            self.flags.fetch_and(!ON_LRU, Relaxed);
+    /// Where it waits.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        match self.flags.load(Relaxed) & (KEPT_NAMES | KEPT_ABSENT) {
+            0 => None,
+            KEPT_NAMES => Some(Kept::Names),
+            _ => Some(Kept::Absent),
         }
+    }
+
+    /// Under its lock, or dead.
+    pub(crate) fn set_kept(&self, kept: Option<Kept>) {
+        let places = match kept {
+            None => 0,
+            Some(Kept::Names) => KEPT_NAMES,
+            Some(Kept::Absent) => KEPT_ABSENT,
+        };
+        let flags = self.flags.load(Relaxed);
+        self.flags.store(flags & !(KEPT_NAMES | KEPT_ABSENT) | places, Relaxed);
     }
 
     /// Takes the mark of use away, and tells whether it was there.
-    pub(crate) fn take_referenced(&self) -> bool {
-        self.flags.load(Relaxed) & REFERENCED != 0
-            && self.flags.fetch_and(!REFERENCED, Relaxed) & REFERENCED != 0
+    pub(crate) fn take_touch(&self) -> bool {
+        self.meta.load(Relaxed) & USED != 0 && self.meta.fetch_and(!USED, Relaxed) & USED != 0
+    }
+
+    /// It is known to be absent from now on, or not any more. Under its lock, or dead.
+    fn count_absence(&self, absent: bool) {
+        let flags = self.flags.load(Relaxed);
+        if (flags & COUNTED != 0) == absent {
+            return;
+        }
+        self.flags.store(flags ^ COUNTED, Relaxed);
+        let negative = self.superblock().negative();
+        if absent {
+            negative.up();
+        } else {
+            negative.down();
+        }
+        // The directory is held, and leads to its inode for ever.
+        if let Some(dir) = self.parent_id().and_then(|dir| DENTRIES.slot(dir).inode_id()) {
+            crate::inode::pool().slot(dir).count_absence(absent);
+        }
     }
 
     /// From now on nobody finds it; the chain still holds it until `dcache::unlink_chain`. Under the lock.
@@ -325,6 +369,7 @@ impl Dentry {
         _lock: &LockRefGuard<'_, ()>,
     ) {
         debug_assert!(self.inode_id().is_none());
+        self.count_absence(inode.is_none());
         let _write = self.seq.write();
         self.set_inode(inode);
         self.valid_until.store(until, Relaxed);
@@ -334,6 +379,9 @@ impl Dentry {
 
     /// Turns it negative and answers with the reference it had. Under the lock.
     pub(crate) fn take_inode(&self, _lock: &LockRefGuard<'_, ()>) -> Option<InodeRef> {
+        self.count_absence(true);
+        // What was asked for was another thing: an absence begins unused.
+        self.take_touch();
         let _write = self.seq.write();
         let inode = self.inode.load(Ordering::Relaxed).map(|id| InodeRef(Held::from_raw(id)));
         self.set_inode(None);
@@ -356,8 +404,9 @@ impl Dentry {
         old
     }
 
-    /// Gives up the reference on its parent; it is dead.
+    /// Gives up the reference on its parent, and with it its count as an absence; it is dead.
     pub(crate) fn take_parent(&self) -> Option<Id<Dentry>> {
+        self.count_absence(false);
         let parent = self.parent.load(Ordering::Relaxed);
         self.parent.store(None, Ordering::Relaxed);
         parent
@@ -366,7 +415,8 @@ impl Dentry {
     /// Drops what the slot owns; it is dead.
     pub(crate) fn scrub_owned(&self, guard: &rcu::Guard) {
         // It may have had a long name once, and a short one since.
-        if !self.long_name.is_empty() {
+        if let Some(long) = self.long_name.load(guard) {
+            self.superblock().long_names().add(-(long.len() as i64));
             self.long_name.replace(None, guard);
         }
     }

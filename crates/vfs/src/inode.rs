@@ -63,6 +63,8 @@ pub(crate) struct Inode {
     dir_lock: QRwLock<()>,
     alias: AtomicId<Dentry>,
     generation: AtomicU32,
+    /// Of a directory: how many of its names are known to be absent.
+    absences: AtomicU32,
     node: rcu::RcuCell<Node>,
     blksize: AtomicU32,
 
@@ -93,6 +95,7 @@ impl Slot for Inode {
             dir_lock: QRwLock::new(()),
             alias: AtomicId::none(),
             generation: AtomicU32::new(0),
+            absences: AtomicU32::new(0),
             node: rcu::RcuCell::empty(),
             blksize: AtomicU32::new(0),
             attr_ino: AtomicU64::new(0),
@@ -204,6 +207,17 @@ impl Inode {
 
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Relaxed)
+    }
+
+    /// How many names of this directory are known to be absent.
+    pub(crate) fn absences(&self) -> u32 {
+        self.absences.load(Relaxed)
+    }
+
+    /// One more, or one less.
+    pub(crate) fn count_absence(&self, more: bool) {
+        // Relaxed: a count that orders nothing. All of them end before the directory does, for they hold it.
+        self.absences.fetch_add(if more { 1 } else { 1_u32.wrapping_neg() }, Relaxed);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -59,6 +59,7 @@ mod inode_table;
 mod name;
 mod ops;
 mod paths;
+mod reclaim;
 mod stats;
 mod superblock;
 mod vfs;
@@ -75,6 +76,7 @@ pub use fs::{
 };
 pub use inode::InodeRef;
 pub use paths::Listed;
+pub use reclaim::{Pressure, PressureSource, PressureWatch, Reclaim};
 pub use stats::Stats;
 pub use vfs::{Busy, Found, Options, Vfs};
 pub use vfscale_sync as sync;

@@ -17,8 +17,10 @@ pub struct Stats {
     pub names: u64,
     /// The most there were at once.
     pub names_peak: u64,
-    /// Those of them that lead nowhere: known to be absent, or being looked up.
+    /// Those of them that are known to be absent.
     pub negative: u64,
+    /// The most there were at once.
+    pub negative_peak: u64,
     /// Inodes now.
     pub inodes: u64,
     /// The most there were at once.
@@ -27,9 +29,9 @@ pub struct Stats {
     pub files: u64,
     /// Files opened so far.
     pub opens: u64,
-    /// Bytes of the dentries and inodes now. Names of more than 36 bytes and the backend's nodes come on top.
+    /// Bytes of the names and inodes now. The backend's nodes come on top.
     pub bytes: u64,
-    /// The same for the highest numbers of each.
+    /// The same for the highest numbers of each, without names of more than 36 bytes.
     pub bytes_peak: u64,
     /// Components answered by rcu-walk, with no store to shared memory.
     pub lookups_rcu: u64,
@@ -43,10 +45,14 @@ pub struct Stats {
     pub lookup_waits: u64,
     /// Stale names the backend was asked about again.
     pub revalidations: u64,
-    /// Dentries the shrinker looked at.
+    /// Dentries the shrinker looked at; with [`Reclaim::Clock`](crate::Reclaim::Clock) chains too.
     pub lru_scanned: u64,
     /// Dentries the shrinker freed.
     pub lru_freed: u64,
+    /// Those of them that were known to be absent.
+    pub negative_freed: u64,
+    /// Absences that were not kept: their directory had too many, or they are not to be believed for a moment.
+    pub negative_refused: u64,
     /// Names moved.
     pub renames: u64,
     /// What the primitives counted, process-wide.
@@ -64,11 +70,12 @@ impl Stats {
             names: names.now(),
             names_peak: names.peak(),
             negative: sb.negative().now(),
+            negative_peak: sb.negative().peak(),
             inodes: inodes.now(),
             inodes_peak: inodes.peak(),
             files: sb.files().now(),
             opens: sb.count(Count::Open),
-            bytes: bytes(names.now(), inodes.now()),
+            bytes: crate::reclaim::bytes(sb),
             bytes_peak: bytes(names.peak(), inodes.peak()),
             lookups_rcu: sb.count(Count::LookupRcu),
             lookups_ref: sb.count(Count::LookupRef),
@@ -78,6 +85,8 @@ impl Stats {
             revalidations: sb.count(Count::Revalidate),
             lru_scanned: sb.count(Count::LruScanned),
             lru_freed: sb.count(Count::LruFreed),
+            negative_freed: sb.count(Count::NegativeFreed),
+            negative_refused: sb.count(Count::NegativeRefused),
             renames: sb.count(Count::Rename),
             primitives: vfscale_sync::stats::snapshot(),
             rcu: vfscale_sync::rcu::stats(),

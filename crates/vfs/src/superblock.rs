@@ -1,4 +1,4 @@
-//! One mounted file system: its LRU list, its list of inodes, its limits and its numbers.
+//! One mounted file system: its unused names, its list of inodes, its limits and its numbers.
 //!
 //! Superblocks live in a pool like dentries and inodes, so that a dentry names its superblock by a 32-bit id and writes no shared
 //! count. One is given back when its mount is gone and the last of its names and inodes has followed.
@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossbeam_utils::CachePadded;
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use vfscale_sync::{
-    Id, IdList, ListBatch, Pool, QRwLock, QRwLockWriteGuard, Slot, rcu, stats::Counters,
-};
+use vfscale_sync::{Id, ListBatch, Pool, QRwLock, QRwLockWriteGuard, Slot, rcu, stats::Counters};
 
-use crate::dentry::{self, Dentry, OnLru};
 use crate::inode::{self, Inode, OnSuperBlock};
+use crate::{Options, reclaim};
 
 static SUPERBLOCKS: Pool<SuperBlock> = Pool::new(1 << 12);
 
@@ -37,6 +35,10 @@ pub(crate) enum Count {
     LruScanned,
     /// Dentries the shrinker freed.
     LruFreed,
+    /// Those of them that were absences.
+    NegativeFreed,
+    /// Absences that found no place.
+    NegativeRefused,
     /// Names moved.
     Rename,
     /// Files opened.
@@ -66,6 +68,11 @@ impl Gauge {
         self.now.fetch_sub(1, Relaxed);
     }
 
+    /// More by so many, or less; the highest value is not kept.
+    pub(crate) fn add(&self, by: i64) {
+        self.now.fetch_add(by as u64, Relaxed);
+    }
+
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
@@ -76,19 +83,20 @@ impl Gauge {
 }
 
 pub(crate) struct SuperBlock {
-    /// Unused dentries in rough order of age. Inside a dentry's lock; who holds this one may only *try* for a dentry's.
-    lru: QRwLock<IdList<Dentry, OnLru>>,
+    /// Unused dentries, and the limits.
+    reclaim: reclaim::State,
     /// All its inodes.
     pub(crate) inodes: ListBatch<Inode, OnSuperBlock>,
     /// Held by whoever changes which directory a directory is in.
     rename_mutex: QRwLock<()>,
     seed: AtomicU64,
-    max_names: AtomicU64,
     counters: Counters<COUNTS>,
     /// What the counters stood at when the mount began.
     before: [AtomicU64; COUNTS],
     names: CachePadded<Gauge>,
     negative: CachePadded<Gauge>,
+    /// Bytes of the names that do not fit into their dentries.
+    long_names: CachePadded<Gauge>,
     inode_count: CachePadded<Gauge>,
     files: CachePadded<Gauge>,
 }
@@ -96,15 +104,15 @@ pub(crate) struct SuperBlock {
 impl Slot for SuperBlock {
     fn new() -> Self {
         SuperBlock {
-            lru: QRwLock::new(IdList::new(dentry::pool())),
+            reclaim: reclaim::State::new(),
             inodes: ListBatch::new(inode::pool()),
             rename_mutex: QRwLock::new(()),
             seed: AtomicU64::new(0),
-            max_names: AtomicU64::new(0),
             counters: Counters::new(),
             before: [const { AtomicU64::new(0) }; COUNTS],
             names: CachePadded::default(),
             negative: CachePadded::default(),
+            long_names: CachePadded::default(),
             inode_count: CachePadded::default(),
             files: CachePadded::default(),
         }
@@ -113,13 +121,13 @@ impl Slot for SuperBlock {
 
 impl SuperBlock {
     /// A superblock for a new mount, or `None` if there are too many.
-    pub(crate) fn create(max_names: u64) -> Option<Id<SuperBlock>> {
+    pub(crate) fn create(options: &Options) -> Option<Id<SuperBlock>> {
         let fresh = SUPERBLOCKS.alloc()?;
         // Names are chosen by whoever uses the mount: the key must not be.
         static STATE: LazyLock<std::hash::RandomState> = LazyLock::new(Default::default);
         let seed = std::hash::BuildHasher::hash_one(&*STATE, fresh.id().to_raw());
         fresh.seed.store(seed, Relaxed);
-        fresh.max_names.store(if max_names == 0 { u64::MAX } else { max_names }, Relaxed);
+        fresh.reclaim.begin(options);
         for (which, before) in fresh.before.iter().enumerate() {
             before.store(fresh.counters.sum(which), Relaxed);
         }
@@ -145,16 +153,12 @@ impl SuperBlock {
         FoldHasher::with_seed(key, SharedSeed::global_random())
     }
 
-    pub(crate) fn lru(&self) -> QRwLockWriteGuard<'_, IdList<Dentry, OnLru>> {
-        self.lru.write()
+    pub(crate) fn reclaim(&self) -> &reclaim::State {
+        &self.reclaim
     }
 
     pub(crate) fn rename_mutex(&self) -> QRwLockWriteGuard<'_, ()> {
         self.rename_mutex.write()
-    }
-
-    pub(crate) fn max_names(&self) -> u64 {
-        self.max_names.load(Relaxed)
     }
 
     pub(crate) fn bump(&self, what: Count) {
@@ -175,6 +179,10 @@ impl SuperBlock {
 
     pub(crate) fn negative(&self) -> &Gauge {
         &self.negative
+    }
+
+    pub(crate) fn long_names(&self) -> &Gauge {
+        &self.long_names
     }
 
     pub(crate) fn inode_count(&self) -> &Gauge {

@@ -13,7 +13,8 @@ use crate::inode::{InodeRef, Node};
 use crate::stats::Stats;
 use crate::superblock::{Count, SuperBlock};
 use crate::{
-    Attr, Context, Entry, Errno, FileSystem, FileType, Place, Result, clock, inode_table, name,
+    Attr, Context, Entry, Errno, FileSystem, FileType, Place, Reclaim, Result, clock, inode_table,
+    name, reclaim,
 };
 
 /// How a mount caches.
@@ -22,6 +23,14 @@ use crate::{
 pub struct Options {
     /// At most this many names are cached, as far as they are not in use; 0 means no limit.
     pub max_names: u64,
+    /// At most this many bytes of names and inodes, as [`Stats::bytes`] counts them, as far as they are not in use; 0 means no limit.
+    pub max_bytes: u64,
+    /// At most this many of the names may be known to be absent; 0 means no limit of their own.
+    pub max_negative: u64,
+    /// At most so many in one directory; one more is not kept if none of the others may go. 0 means no limit.
+    pub max_negative_per_dir: u64,
+    /// Which unused names go first.
+    pub reclaim: Reclaim,
     /// How long a name holds before the backend is asked again. [`Duration::MAX`]: for ever, for a backend that nobody changes behind the
     /// mount's back.
     pub entry_ttl: Duration,
@@ -32,10 +41,19 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// A million names, one second.
+    /// A million names, a quarter of them absent, an eighth of them absent in one directory; one second.
     fn default() -> Self {
         let second = Duration::from_secs(1);
-        Options { max_names: 1_000_000, entry_ttl: second, attr_ttl: second, negative_ttl: second }
+        Options {
+            max_names: 1_000_000,
+            max_bytes: 0,
+            max_negative: 250_000,
+            max_negative_per_dir: 125_000,
+            reclaim: Reclaim::default(),
+            entry_ttl: second,
+            attr_ttl: second,
+            negative_ttl: second,
+        }
     }
 }
 
@@ -142,7 +160,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Errno::ENOTDIR);
         }
         vfscale_sync::fence::prepare();
-        let sb = SuperBlock::create(options.max_names).ok_or(Errno::ENFILE)?;
+        let sb = SuperBlock::create(&options).ok_or(Errno::ENFILE)?;
         let until = clock::until(options.attr_ttl);
         let root = inode_table::get_or_create(sb, key, &attr, Arc::new(node), until)
             .and_then(|(inode, _)| dcache::make_root(sb, inode));
@@ -183,9 +201,11 @@ impl<F: FileSystem> Vfs<F> {
         Stats::of(self.superblock())
     }
 
-    /// Frees up to `n` unused names, oldest first, and answers how many it freed.
+    /// Frees up to `n` unused names, those that are known to be absent first, and answers how many it freed.
+    ///
+    /// Lookups go on meanwhile; it holds no lock for more than a few hundred names at a time.
     pub fn shrink(&self, n: u64) -> u64 {
-        dcache::lru::shrink(self.superblock(), n)
+        reclaim::shrink(self.superblock(), n)
     }
 
     /// Frees every unused name, and waits until the memory is free.
@@ -210,9 +230,10 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     fn end(&mut self) -> Result<(), Busy> {
-        if self.root.take().is_none() {
-            return Ok(());
-        }
+        let Some(root) = self.root.take() else { return Ok(()) };
+        // It is in no chain, where the clock would find it: it goes with its last reference.
+        dcache::unhash(&root);
+        drop(root);
         self.shrink_all();
         let sb = self.superblock();
         let (names, inodes, files) = (sb.names().now(), sb.inode_count().now(), sb.files().now());
@@ -296,6 +317,7 @@ impl<F: FileSystem> Vfs<F> {
         if !absent || hit.changed() {
             return false;
         }
+        hit.dentry.touch();
         superblock.bump(Count::LookupRcu);
         superblock.bump(Count::NegativeHit);
         true

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use vfscale::{Context, Errno, FileType, OpenFlags, Options, RenameFlags, Vfs};
+use vfscale::{Context, Errno, FileType, OpenFlags, Options, Reclaim, RenameFlags, Vfs};
 use vfscale_backends::MemFs;
 
 const CX: Context = Context::root();
@@ -299,9 +299,14 @@ fn through_link(model: &Model, op: &Op) -> bool {
     }
 }
 
-fn check(ops: &[Op], max_names: u64) {
+fn policy() -> impl Strategy<Value = Reclaim> {
+    prop_oneof![Just(Reclaim::Lru), Just(Reclaim::Clock), Just(Reclaim::Sieve)]
+}
+
+fn check(ops: &[Op], max_names: u64, policy: Reclaim) {
     let mut options = Options::exclusive();
     options.max_names = max_names;
+    options.reclaim = policy;
     let vfs = Vfs::new(MemFs::new(), options).unwrap();
     let mut model = Model::default();
     for (step, op) in ops.iter().enumerate() {
@@ -320,11 +325,11 @@ proptest! {
 
     #[test]
     fn the_core_does_what_a_plain_map_does(ops in prop::collection::vec(op(), 1..120)) {
-        check(&ops, 0);
+        check(&ops, 0, Reclaim::Lru);
     }
 
     #[test]
-    fn and_so_it_does_with_hardly_any_names_cached(ops in prop::collection::vec(op(), 1..120)) {
-        check(&ops, 3);
+    fn and_so_it_does_with_hardly_any_names_cached(ops in prop::collection::vec(op(), 1..120), policy in policy()) {
+        check(&ops, 3, policy);
     }
 }

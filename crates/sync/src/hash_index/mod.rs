@@ -365,6 +365,52 @@ impl<T: Chained> HashIndex<T> {
         }
     }
 
+    /// Calls `visit` with the slots of one chain, and answers with the hand for the next one. Taken round from any hand back to 0, it passes
+    /// every slot that is linked meanwhile, perhaps some twice; a resize on the way makes it neither skip one nor begin anew.
+    ///
+    /// Takes no lock: `visit` may remove what it is shown. It may also be shown what is not linked any more. A step per chain; all chains of a
+    /// table are [`buckets`](Self::buckets) steps.
+    pub fn visit_chain<'g>(
+        &'static self,
+        hand: u32,
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(Id<T>, &'g T),
+    ) -> u32 {
+        let Some(table) = self.table(guard) else { return 0 };
+        let mask = (table.len() - 1) as u32;
+        self.visit_unlocked(table, (hand & mask) as usize, guard, visit);
+        // The topmost bit of the bucket's number counts first, so that a larger table goes on in the middle of the same chains and a smaller
+        // one at the chain that took them in.
+        (hand | !mask).reverse_bits().wrapping_add(1).reverse_bits()
+    }
+
+    fn visit_unlocked<'g>(
+        &'static self,
+        table: &'g Table,
+        index: usize,
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(Id<T>, &'g T),
+    ) {
+        let word = table.at(index).load();
+        if word.is_moved() {
+            let Some(next) = table.next(guard) else { return };
+            // As in `visit_bucket`.
+            let mut index = index & (next.len() - 1);
+            while index < next.len() {
+                self.visit_unlocked(next, index, guard, visit);
+                index += table.len();
+            }
+            return;
+        }
+        let mut at = word.head();
+        while let Some(id) = at {
+            let node = self.pool.get(id, guard);
+            // HX-2 Acquire. Before `visit`, which may link it elsewhere.
+            at = node.links().next[table.parity].load(Ordering::Acquire);
+            visit(id, node);
+        }
+    }
+
     fn visit_bucket<'g>(
         &'static self,
         table: &'g Table,

@@ -4,8 +4,8 @@
 //! 1. A miss inserts it `IN_LOOKUP` under the bucket's lock, so that a second miss of the name finds it and sleeps (`d_alloc_parallel`).
 //!    [`parallel`] asks the backend and makes it positive, negative, or takes it back.
 //! 2. Each reference that ends looks whether it was the last ([`put`], the kernel's `dput`). A hashed dentry then stays, at first put
-//!    on the LRU, later marked used; from the third time on without any lock.
-//! 3. The shrinker ([`lru`]), an unlink or an invalidation takes it out: dead, out of the chain, its inode and its parent let go.
+//!    where unused names wait, later marked used; from the third time on without any lock.
+//! 3. The shrinker ([`reclaim`]), an unlink or an invalidation takes it out: dead, out of the chain, its inode and its parent let go.
 //!
 //! # A race, step by step
 //! ```text
@@ -19,7 +19,6 @@
 //! catches that (the index does it). A dentry that moves in place of another leaves a moment with neither: the miss then goes to
 //! the slow path, which waits for the directory lock that the rename holds.
 
-pub(crate) mod lru;
 pub(crate) mod parallel;
 
 use std::hash::Hasher;
@@ -30,14 +29,14 @@ use vfscale_sync::{Chained, HashIndex, HeldSlot, Id, LockRefGuard, PutReturn, Se
 use crate::dentry::{self, Birth, Dentry, DentryRef};
 use crate::inode::InodeRef;
 use crate::superblock::SuperBlock;
-use crate::{Errno, FileType, Result};
+use crate::{Errno, FileType, Result, reclaim};
 
 /// Makes moves of names one at a time, and lets climbers (`is_below`, paths) check that none happened.
 pub(crate) static RENAME_LOCK: SeqLock = SeqLock::new();
 
 static INDEX: LazyLock<HashIndex<Dentry>> = LazyLock::new(|| HashIndex::new(dentry::pool()));
 
-fn index() -> &'static HashIndex<Dentry> {
+pub(crate) fn index() -> &'static HashIndex<Dentry> {
     &INDEX
 }
 
@@ -112,7 +111,6 @@ fn alloc(
 ) -> Result<DentryRef> {
     let superblock = SuperBlock::of(Some(sb));
     let fresh = dentry::pool().alloc().ok_or(Errno::ENFILE)?;
-    superblock.negative().up();
     superblock.names().up();
     fresh.init(sb, parent, hash, name, birth);
     Ok(DentryRef(vfscale_sync::Held::from_fresh(fresh)))
@@ -139,7 +137,6 @@ fn attach(
     dentry.0.instantiate(Some(inode), until, &lock);
     publish(&guard);
     drop(lock);
-    dentry.0.superblock().negative().down();
     Ok(())
 }
 
@@ -162,7 +159,7 @@ pub(crate) fn add(
     until: u64,
 ) -> Result<DentryRef> {
     let superblock = SuperBlock::of(Some(sb));
-    lru::make_room(superblock);
+    reclaim::make_room(superblock);
     let key = Key::new(superblock, parent.id(), name);
     let dentry = alloc(sb, Some(parent.clone()), key.hash, name, Birth::Bare)?;
     attach(&dentry, inode, until, |guard| index().insert(dentry.id(), key.hash, guard))
@@ -185,12 +182,17 @@ fn unlink_chain(id: Id<Dentry>, dentry: &Dentry, guard: &rcu::Guard) {
     index().remove(id, dentry.hash(), guard);
 }
 
-/// The name is gone (`d_delete`): a dentry that only the caller holds turns negative in place, another is taken out of the cache.
-/// The caller holds the directory lock exclusively.
+/// The name is gone (`d_delete`): a dentry that only the caller holds turns negative in place, if one more absence fits; another is taken
+/// out of the cache. The caller holds the directory lock exclusively.
 pub(crate) fn delete(dentry: &DentryRef, until: u64) {
     let lock = dentry.0.lock();
     // A directory's dentry stays its one dentry to the end; it never turns negative.
-    if lock.count() > 1 || dentry.0.kind() == Some(FileType::Directory) || !dentry.0.is_hashed() {
+    if lock.count() > 1
+        || dentry.0.kind() == Some(FileType::Directory)
+        || !dentry.0.is_hashed()
+        || !crate::clock::is_before(until)
+        || !reclaim::has_room_for_absence(&dentry.0)
+    {
         drop(lock);
         unhash(dentry);
         return;
@@ -198,7 +200,6 @@ pub(crate) fn delete(dentry: &DentryRef, until: u64) {
     let inode = dentry.0.take_inode(&lock);
     dentry.0.set_valid_until(until);
     drop(lock);
-    dentry.0.superblock().negative().up();
     drop(inode);
 }
 
@@ -319,7 +320,7 @@ fn put_one(id: Id<Dentry>, guard: &rcu::Guard) -> Option<Id<Dentry>> {
         }
     };
     if dentry.is_hashed() {
-        lru::retain(id, dentry, &lock);
+        reclaim::retain(id, dentry, &lock);
         return None;
     }
     begin_kill(dentry, lock);
@@ -327,22 +328,24 @@ fn put_one(id: Id<Dentry>, guard: &rcu::Guard) -> Option<Id<Dentry>> {
 }
 
 /// From here on nobody takes a reference and nobody finds it. With no reference left, under its lock.
-fn begin_kill(dentry: &Dentry, mut lock: LockRefGuard<'_, ()>) {
+pub(crate) fn begin_kill(dentry: &Dentry, mut lock: LockRefGuard<'_, ()>) {
     lock.mark_dead();
     dentry.unhash(&lock);
     drop(lock);
 }
 
 /// Lets go of what a dead dentry held, and answers with its parent, on which a reference is still to be dropped.
-fn finish_kill(id: Id<Dentry>, dentry: &Dentry, guard: &rcu::Guard) -> Option<Id<Dentry>> {
+pub(crate) fn finish_kill(
+    id: Id<Dentry>,
+    dentry: &Dentry,
+    guard: &rcu::Guard,
+) -> Option<Id<Dentry>> {
     let superblock = dentry.superblock();
-    lru::forget(id, dentry);
+    reclaim::forget(id, dentry);
     unlink_chain(id, dentry, guard);
     let inode = dentry.inode_id().map(|id| InodeRef(vfscale_sync::Held::from_raw(id)));
-    match inode {
-        Some(inode) if inode.0.kind() == FileType::Directory => inode.0.drop_alias(id),
-        Some(_) => {}
-        None => superblock.negative().down(),
+    if let Some(dir) = inode.filter(|inode| inode.0.kind() == FileType::Directory) {
+        dir.0.drop_alias(id);
     }
     let parent = dentry.take_parent();
     dentry.scrub_owned(guard);

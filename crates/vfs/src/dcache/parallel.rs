@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use vfscale_sync::{FindOrInsert, Id, QRwLockWriteGuard, rcu};
 
-use super::{Key, alloc, attach, index, is_below, lru, rename, unhash};
+use super::{Key, alloc, attach, index, is_below, rename, unhash};
 use crate::dentry::{Birth, DentryRef};
 use crate::inode::{InodeRef, Node};
 use crate::superblock::{Count, SuperBlock};
-use crate::{Attr, Errno, InodeKey, Result, clock, inode_table};
+use crate::{Attr, Errno, InodeKey, Result, clock, inode_table, reclaim};
 
 /// What the backend told of a name.
 pub(crate) struct Asked {
@@ -64,7 +64,8 @@ pub(crate) fn lookup(
     // Held from the moment it turns out that a directory has moved behind our back.
     let mut moves: Option<QRwLockWriteGuard<'_, ()>> = None;
     loop {
-        lru::make_room(superblock);
+        reclaim::make_room(superblock);
+        let may_be_absent = reclaim::make_room_for_absence(superblock, dir.id(), &dir_inode.0);
         let shared = dir_inode.0.dir_lock().read();
         if dir_inode.0.is_removed() {
             return Err(Errno::ENOENT);
@@ -102,7 +103,13 @@ pub(crate) fn lookup(
                         inode_table::get_or_create(sb, asked.key, &asked.attr, asked.node, until)?
                     }
                     Err(Errno::ENOENT) => {
-                        return Ok(lookup.end_absent(clock::until(ttl.negative)));
+                        // What is not to be believed for a moment is not worth its place (R3.14).
+                        return Ok(if may_be_absent && !ttl.negative.is_zero() {
+                            lookup.end_absent(clock::until(ttl.negative))
+                        } else {
+                            superblock.bump(Count::NegativeRefused);
+                            lookup.end_unkept()
+                        });
                     }
                     Err(error) => return Err(error),
                 };
@@ -194,6 +201,12 @@ impl InLookup {
         let lock = self.dentry.0.lock();
         self.dentry.0.instantiate(None, until, &lock);
         drop(lock);
+        self.ended()
+    }
+
+    /// The name is absent, but there is no place for one more absence: the next lookup asks again.
+    fn end_unkept(&mut self) -> DentryRef {
+        unhash(&self.dentry);
         self.ended()
     }
 

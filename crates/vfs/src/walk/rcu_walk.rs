@@ -94,7 +94,12 @@ impl<F: FileSystem> Vfs<F> {
         let Some(inode) = place.dentry.inode_id() else { return Ok(None) };
         let attr = inode::pool().get(inode, &guard).cached_attr();
         // The dentry did not change, so it led to this inode all the time, and the inode lived.
-        Ok(attr.filter(|_| !place.changed()))
+        let attr = attr.filter(|_| !place.changed());
+        if attr.is_some() {
+            // No reference ends that would tell the sweep. The first of many stores, the rest look.
+            place.dentry.touch();
+        }
+        Ok(attr)
     }
 
     fn steps<'g, 'p>(
@@ -155,6 +160,7 @@ impl<F: FileSystem> Vfs<F> {
             }
             match kind {
                 None => {
+                    hit.dentry.touch();
                     superblock.bump(Count::NegativeHit);
                     return Err(Errno::ENOENT);
                 }
