@@ -5,6 +5,7 @@
 //! suites it runs.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod models;
 mod nightly;
 mod orderings;
@@ -43,7 +44,7 @@ enum Verb {
     Asan(sanitizers::Args),
     /// Do the primitives hold for long, with more threads than processors?
     Soak(soak::Args),
-    /// Does everything hold that takes long? orderings, tsan, asan, soak, and the models with more preemptions.
+    /// Does everything hold that takes long? orderings, tsan, asan, soak, the models with more preemptions, and counts.
     Nightly(nightly::Args),
     /// Do other people's programs and tests pass on a mount? pjdfstest, fsx, tar, git, sqlite, cargo, storm.
     Suites(suites::Args),
@@ -51,6 +52,8 @@ enum Verb {
     Tidy,
     /// Does a model miss each ordering when it is made weaker? `--tags` lists the pairs they belong to.
     Orderings(orderings::Args),
+    /// Do the hot operations take as few instructions as before? Needs valgrind and gungraun-runner.
+    Counts(counts::Args),
     /// Is this tree ready to be shown? Format, lints, documentation, tidy and tests.
     Preflight(preflight::Args),
     /// The load that `suites storm` puts on a directory. Run by it inside the mount.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Verb::Suites(args) => suites::run(&args),
         Verb::Tidy => tidy::run(),
         Verb::Orderings(args) => orderings::run(&args),
+        Verb::Counts(args) => counts::run(&args),
         Verb::Preflight(args) => preflight::run(&args),
         Verb::StormLoad(args) => suites::storm::load(&args),
     };

@@ -2,7 +2,7 @@
 
 use crate::models::{self, Checker};
 use crate::run::Outcome;
-use crate::{orderings, sanitizers, soak};
+use crate::{counts, orderings, sanitizers, soak};
 
 /// Arguments of `nightly`.
 #[derive(Debug, clap::Args)]
@@ -17,12 +17,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let steps: [(&str, &dyn Fn() -> Outcome); 5] = [
+    let steps: [(&str, &dyn Fn() -> Outcome); 6] = [
         ("orderings", &|| orderings::run(&args.orderings)),
         ("tsan", &|| sanitizers::run(sanitizers::Sanitizer::Thread, &args.sanitizers)),
         ("asan", &|| sanitizers::run(sanitizers::Sanitizer::Address, &args.sanitizers)),
         ("soak", &|| soak::run(&soak::Args::all(args.sanitizers.seconds))),
         ("loom", &|| models::run(Checker::Loom, &models::Args::deeper(args.more))),
+        ("counts", &|| counts::run(&counts::Args::default())),
     ];
     // One that fails hides nothing of the others.
     let mut failed = Vec::new();

@@ -63,21 +63,21 @@ mod imp {
 
 /// Asks for the line of `target` to be ours to write, without waiting for it. A hint: it changes nothing that a program can
 /// see.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub(crate) fn prefetch_write<T>(target: &T) {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect on memory or registers, and the reference makes the address valid anyway. Processors
     // without the instruction do nothing.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) target, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: as above.
     unsafe {
         core::arch::asm!("prfm pstl1keep, [{}]", in(reg) target, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(any(loom, shuttle, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = target;
 }
 
