@@ -120,6 +120,7 @@ fn turn_seconds(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
+    end_with_the_reader();
     let outcome = match Cli::parse().command {
         Command::List => {
             list();
@@ -136,6 +137,13 @@ fn main() -> ExitCode {
             ExitCode::from(if matches!(why, Error::Usage(_)) { 2 } else { 1 })
         }
     }
+}
+
+/// Whoever reads our output may have seen enough (`vfscale-lab list | head`): then we end without a word, as other programs do.
+fn end_with_the_reader() {
+    let always = Arc::new(AtomicBool::new(true));
+    // Where it fails, printing panics as before.
+    let _ = signal_hook::flag::register_conditional_default(signal_hook::consts::SIGPIPE, always);
 }
 
 fn list() {
