@@ -11,7 +11,9 @@
 //!
 //! # What is asked of the kernel
 //! Asynchronous reads and direct I/O, lookups and listings of one directory in parallel, listings with attributes where that
-//! seems to pay, truncation as part of `open`, cached link targets, cached pages dropped when a file's size or time changed.
+//! seems to pay, truncation as part of `open`, cached link targets, cached pages dropped when a file's size or time changed. And
+//! for a backend that keeps access control lists ([`Wanted::access_lists`]): to decide by them, to leave the umask to us, since a
+//! directory's default list takes its place, and to say when a changed list costs a file its set-group-id bit.
 //! Not asked for:
 //! - a write-back cache: it would make the kernel the owner of size and times, against a backend that others may change;
 //! - locks: see [`crate::front_end`];
@@ -23,7 +25,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fuser::{Config, InitFlags, KernelConfig, MountOption, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,9 +43,40 @@ pub(crate) const DEVICE: &str = "/dev/fuse";
 /// Requests the kernel may have under way for read-ahead and the like.
 const MAX_BACKGROUND: u16 = 64;
 
+/// What a session would have of the kernel beyond what every one has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// The backend keeps access control lists: the kernel is to decide by them, too.
+    pub(crate) access_lists: bool,
+}
+
+/// What the kernel has agreed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Agreed {
+    /// It reads access control lists and decides by them, and leaves the umask to us.
+    pub(crate) access_lists: bool,
+    /// A SETXATTR has a second word of flags.
+    pub(crate) long_setxattr: bool,
+}
+
 /// Tells the kernel what to expect of us; the handshake is all it does.
 #[derive(Debug)]
-struct Handshake;
+struct Handshake {
+    wanted: Wanted,
+    agreed: Arc<OnceLock<Agreed>>,
+}
+
+impl Handshake {
+    /// And where its outcome will stand.
+    fn new(wanted: Wanted) -> (Handshake, Arc<OnceLock<Agreed>>) {
+        let agreed = Arc::default();
+        (Handshake { wanted, agreed: Arc::clone(&agreed) }, agreed)
+    }
+}
+
+/// All of the three or none: lists without our umask would make files that nobody asked for, the umask without lists is the kernel's.
+const ACCESS_LISTS: InitFlags =
+    InitFlags::FUSE_POSIX_ACL.union(InitFlags::FUSE_DONT_MASK).union(InitFlags::FUSE_SETXATTR_EXT);
 
 impl fuser::Filesystem for Handshake {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -55,7 +88,11 @@ impl fuser::Filesystem for Handshake {
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS;
-        let offered = config.capabilities() & wanted;
+        let mut offered = config.capabilities() & wanted;
+        let access_lists = self.wanted.access_lists && config.capabilities().contains(ACCESS_LISTS);
+        if access_lists {
+            offered |= ACCESS_LISTS;
+        }
         if config.add_capabilities(offered).is_err() {
             unreachable!("only what is offered");
         }
@@ -67,6 +104,7 @@ impl fuser::Filesystem for Handshake {
             let _ = config.set_max_write(most);
         }
         let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = self.agreed.set(Agreed { access_lists, long_setxattr: access_lists });
         Ok(())
     }
 }
@@ -86,21 +124,29 @@ impl KernelMount {
     pub(crate) fn new(
         point: &Path,
         options: &MountOptions,
-    ) -> Result<(KernelMount, Device), MountError> {
+        wanted: Wanted,
+    ) -> Result<(KernelMount, Device, Agreed), MountError> {
         let failed = |source| MountError::Mount { point: point.to_owned(), source };
         let point = point.canonicalize().map_err(failed)?;
-        match KernelMount::as_super_user(&point, options) {
+        let (handshake, agreed) = Handshake::new(wanted);
+        let mounted = match KernelMount::as_super_user(&point, options, handshake) {
             Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
-                KernelMount::by_helper(&point, options)
+                let (handshake, agreed) = Handshake::new(wanted);
+                KernelMount::by_helper(&point, options, handshake).map(|mounted| (mounted, agreed))
             }
-            result => result,
-        }
-        .map_err(failed)
+            result => result.map(|mounted| (mounted, agreed)),
+        };
+        let ((mount, device), agreed) = mounted.map_err(failed)?;
+        Ok((mount, device, agreed.get().copied().unwrap_or_default()))
     }
 
     /// The library could do this as well; but it would then unmount by name once more when the mount lives on in another
     /// namespace, or with its last users, and would find somebody else's mount there.
-    fn as_super_user(point: &Path, options: &MountOptions) -> io::Result<(KernelMount, Device)> {
+    fn as_super_user(
+        point: &Path,
+        options: &MountOptions,
+        handshake: Handshake,
+    ) -> io::Result<(KernelMount, Device)> {
         let fd = OwnedFd::from(File::options().read(true).write(true).open(DEVICE)?);
         let device = Device { fd: fd.try_clone()? };
         let data = CString::new(mount_data(&fd, options))?;
@@ -110,7 +156,7 @@ impl KernelMount {
             let _ = rustix::mount::unmount(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
         })?;
         let mount = KernelMount { point: point.to_owned(), number, helper: None };
-        let session = Session::from_fd(Handshake, fd, SessionACL::default(), Config::default());
+        let session = Session::from_fd(handshake, fd, SessionACL::default(), Config::default());
         match session {
             Ok(_) => Ok((mount, device)),
             Err(error) => {
@@ -120,8 +166,12 @@ impl KernelMount {
         }
     }
 
-    fn by_helper(point: &Path, options: &MountOptions) -> io::Result<(KernelMount, Device)> {
-        let session = Session::new(Handshake, point, &config(options)).map_err(|error| {
+    fn by_helper(
+        point: &Path,
+        options: &MountOptions,
+        handshake: Handshake,
+    ) -> io::Result<(KernelMount, Device)> {
+        let session = Session::new(handshake, point, &config(options)).map_err(|error| {
             // The place to mount on is there: it is the program that was not found.
             if error.kind() == io::ErrorKind::NotFound {
                 let text = "it takes the super-user, or the program fusermount3";

@@ -50,6 +50,9 @@ impl<F: FileSystem> Done<'_, F> {
 const KEEP_CACHE: u32 = 1 << 1;
 const NO_FLUSH: u32 = 1 << 5;
 
+/// Flag of a SETXATTR: the new access list costs the file its set-group-id bit, since its owner is not in the group.
+const KILL_SGID: u32 = 1 << 0;
+
 /// What holds for all requests of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
@@ -57,6 +60,10 @@ pub(crate) struct Rules {
     pub(crate) only: Option<u32>,
     /// Cached pages stay over an opening.
     pub(crate) keep_cache: bool,
+    /// The kernel decides by access control lists, and the umask is ours to apply.
+    pub(crate) access_lists: bool,
+    /// A SETXATTR has a second word of flags.
+    pub(crate) long_setxattr: bool,
 }
 
 impl Rules {
@@ -78,6 +85,17 @@ impl Rules {
         ];
         let own = own.contains(&request.opcode);
         self.only.is_some_and(|owner| request.uid != owner && request.uid != 0) && !own
+    }
+
+    /// The mode of something new in the directory `parent`. Without access lists the kernel has applied the umask already.
+    fn masked<F: FileSystem>(
+        &self,
+        front: &FrontEnd<F>,
+        parent: u64,
+        mode: u32,
+        umask: u32,
+    ) -> Result<u32> {
+        if self.access_lists { front.masked(parent, mode, umask & 0o777) } else { Ok(mode) }
     }
 
     /// Flags of the reply to an opening with these flags. What only reads has no delayed error to hear of at a close.
@@ -138,12 +156,14 @@ pub(crate) fn answer<'a, F: FileSystem>(
         }
         opcode::MKNOD => {
             let (mode, rdev) = (body.u32()?, body.u32()?);
-            body.skip(8)?; // the umask, applied already
+            let umask = body.u32()?;
+            body.skip(4)?;
+            let mode = rules.masked(front, node, mode, umask)?;
             return entry(front.mknod(cx, node, body.name()?, mode, u64::from(rdev))?, reply);
         }
         opcode::MKDIR => {
-            let mode = body.u32()?;
-            body.skip(4)?; // the umask, applied already
+            let (mode, umask) = (body.u32()?, body.u32()?);
+            let mode = rules.masked(front, node, mode, umask)?;
             return entry(front.mkdir(cx, node, body.name()?, mode)?, reply);
         }
         opcode::UNLINK => front.unlink(cx, node, body.name()?)?,
@@ -175,7 +195,9 @@ pub(crate) fn answer<'a, F: FileSystem>(
         }
         opcode::CREATE => {
             let (flags, mode) = (open_flags(body.u32()?), body.u32()?);
-            body.skip(8)?; // the umask, applied already, and flags of no use
+            let umask = body.u32()?;
+            body.skip(4)?; // flags of no use
+            let mode = rules.masked(front, node, mode, umask)?;
             let (given, file) = front.create(cx, node, body.name()?, mode, flags)?;
             reply.entry(given.entry())?;
             reply.opened(file.number(), rules.open_flags(flags))?;
@@ -212,6 +234,7 @@ pub(crate) fn answer<'a, F: FileSystem>(
         opcode::LISTXATTR => value(&front.listxattr(cx, node)?, body.u32()?, reply)?,
         opcode::SETXATTR => {
             let (size, flags) = (body.u32()?, body.u32()?);
+            let more = if rules.long_setxattr { body.u64()? as u32 } else { 0 };
             let name = body.name()?;
             let how = match flags as i32 {
                 0 => SetXattr::Any,
@@ -220,6 +243,9 @@ pub(crate) fn answer<'a, F: FileSystem>(
                 _ => return Err(Errno::EINVAL),
             };
             front.setxattr(cx, node, name, body.bytes(size as usize)?, how)?;
+            if more & KILL_SGID != 0 {
+                front.clear_set_gid(cx, node)?;
+            }
         }
         opcode::REMOVEXATTR => front.removexattr(cx, node, body.name()?)?,
         opcode::LSEEK => {

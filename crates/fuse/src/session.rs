@@ -22,7 +22,7 @@ use std::{fmt, io};
 use vfscale::sync::rcu;
 use vfscale::{FileSystem, Vfs};
 
-use crate::adapter::{DEVICE, Device, KernelMount};
+use crate::adapter::{DEVICE, Device, KernelMount, Wanted};
 use crate::crew::Crew;
 use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
@@ -137,11 +137,14 @@ pub fn serve<F: FileSystem>(
     check(mountpoint)?;
     let report: Report = Box::new(report);
     let front = FrontEnd::new(vfs, report).map_err(MountError::Root)?;
-    let (mount, device) = KernelMount::new(mountpoint, options)?;
+    let wanted = Wanted { access_lists: front.keeps_access_lists() };
+    let (mount, device, agreed) = KernelMount::new(mountpoint, options, wanted)?;
     let only = options.allow_root && !options.allow_other;
     let rules = Rules {
         only: only.then(|| rustix::process::geteuid().as_raw()),
         keep_cache: options.kernel_cache,
+        access_lists: agreed.access_lists,
+        long_setxattr: agreed.long_setxattr,
     };
     let ended = Arc::new(Ended::default());
     let session = Session {

@@ -2,52 +2,12 @@
 //!
 //! These tests mount, and act as another user. They need the right to (the super-user) and `/dev/fuse`, and fail, saying so, without.
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
 
-use vfscale::{Options, Vfs};
-use vfscale_backends::{HostFs, HostOptions};
-use vfscale_fuse::{MountOptions, Mounted, serve};
-
-/// A host directory, and a mount of it, both open to everybody.
-struct Pair {
-    /// The first field: unmounted before the directories go.
-    _mounted: Mounted,
-    host: PathBuf,
-    mount: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-impl Pair {
-    fn new() -> Pair {
-        let dir = tempfile::tempdir().unwrap();
-        let (host, mount) = (dir.path().join("host"), dir.path().join("mount"));
-        for (path, mode) in [(dir.path(), 0o755), (&host, 0o777), (&mount, 0o755)] {
-            let _ = fs::create_dir(path);
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        }
-        let backend = HostFs::new(&host, HostOptions::default()).unwrap();
-        let vfs = Arc::new(Vfs::new(backend, Options::default()).unwrap());
-        let options = MountOptions::parse("allow_other").unwrap();
-        let mounted = serve(vfs, &mount, &options, |_| String::new());
-        let mounted = mounted.expect("this test needs the right to mount");
-        Pair { _mounted: mounted, host, mount, _dir: dir }
-    }
-}
-
-const NOBODY: u32 = 65_534;
-
-/// Runs a shell script as this user, with `path` as its `$0`. Answers whether it succeeded and what it said.
-fn shell(user: u32, script: &str, path: &Path) -> (bool, String) {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script]).arg(path).current_dir("/").uid(user).gid(user);
-    let out = shell.output().unwrap();
-    (out.status.success(), String::from_utf8(out.stderr).unwrap())
-}
+use common::{NOBODY, Pair, shell};
 
 /// Opens for reading and writing and makes the file if it is not there, as `<>` of a shell does.
 const OPEN_OR_CREATE: &str = "exec 3<> \"$0\"";

@@ -3,6 +3,11 @@
 //! The root has one extended attribute of the server's own, [`STATS_XATTR`]: a text with the live numbers, made when it is asked
 //! for, ten times a second at most. It is not listed, and cannot be set. The text is padded with spaces to a multiple of 1 KiB, so that a client that asks
 //! for the length first still has room when the numbers grew in between.
+//!
+//! # Access control lists
+//! A backend that knows the attributes `system.posix_acl_access` and `system.posix_acl_default` keeps lists, gives new objects
+//! those of their directory, and changes list and mode together; the kernel reads them and decides. What is left to us is the
+//! umask, which counts only in a directory without a default list.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -14,6 +19,10 @@ use crate::nodes::ROOT;
 
 /// The attribute of the root that tells the live numbers.
 pub const STATS_XATTR: &str = "user.vfscale.stats";
+
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+const S_ISGID: u32 = 0o2000;
 
 const STATS_UNIT: usize = 1024;
 
@@ -87,6 +96,43 @@ impl<F: FileSystem> FrontEnd<F> {
             return Err(Errno::EPERM);
         }
         self.vfs.removexattr(cx, &self.inode(node)?, name)
+    }
+}
+
+impl<F: FileSystem> FrontEnd<F> {
+    /// Does the backend know what an access control list is? One that does finds one on the root, or none.
+    pub(crate) fn keeps_access_lists(&self) -> bool {
+        let asked = self
+            .inode(ROOT)
+            .and_then(|root| self.vfs.getxattr(&Context::root(), &root, ACCESS_LIST));
+        matches!(asked, Ok(_) | Err(Errno::ENODATA))
+    }
+
+    /// `mode` less the umask, unless a default list of `parent` takes the umask's place.
+    ///
+    /// The list is looked at a moment before the object is made. Should the directory's owner remove it just then, the object has the
+    /// mode that was asked for, with neither; should a list come just then, both.
+    pub(crate) fn masked(&self, parent: u64, mode: u32, umask: u32) -> Result<u32> {
+        if mode & umask == 0 {
+            return Ok(mode);
+        }
+        match self.vfs.getxattr(&Context::root(), &self.inode(parent)?, DEFAULT_LIST) {
+            Ok(_) => Ok(mode),
+            // None here, or a file system mounted below that keeps none.
+            Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(mode & !umask),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the set-group-id bit from a file, if it has it.
+    pub(crate) fn clear_set_gid(&self, cx: &Context, node: u64) -> Result<()> {
+        let inode = self.inode(node)?;
+        let perm = self.vfs.getattr(&inode, None)?.perm;
+        if perm & S_ISGID != 0 {
+            let change = SetAttr { perm: Some(perm & !S_ISGID), ..SetAttr::default() };
+            self.vfs.setattr(cx, &inode, None, &change)?;
+        }
+        Ok(())
     }
 }
 
