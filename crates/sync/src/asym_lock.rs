@@ -177,6 +177,7 @@ impl AsymLock {
         while word & HELD != 0 {
             // AL-3 Release: the flag. Also if ASLEEP is there already, from an earlier sleep: the
             // exchange at unlock must come after *this* change, or it need not find the flag.
+            // unmodelled release: under loom the flag is there for all as soon as it is stored.
             match self.word.compare_exchange(word, HELD | ASLEEP, Release, Relaxed) {
                 Ok(_) => return true,
                 Err(found) => word = found,

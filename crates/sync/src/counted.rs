@@ -399,7 +399,8 @@ impl<T: Countable> CountedLink<T> {
             new.object.as_ptr()
         });
         // CT-1 Release: the object is whole before it is found. CT-1 Acquire: the old one, before
-        // we touch it.
+        // we touch it. unmodelled acquire: its lock comes first, by a read-modify-write, which under
+        // loom always finds the newest.
         if let Some(old) = NonNull::new(self.object.swap(new, AcqRel)) {
             unlink(old, guard);
         }
