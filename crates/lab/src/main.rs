@@ -10,6 +10,7 @@ mod engine;
 mod goals;
 mod machine;
 mod numbers;
+mod page;
 #[expect(unsafe_code, reason = "a peer's own interface is unsafe")]
 mod peers;
 mod record;
@@ -52,6 +53,14 @@ enum Command {
         before: PathBuf,
         /// The run after.
         after: PathBuf,
+    },
+    /// Makes one page of the runs in a directory.
+    Report {
+        /// Where the files are that `run --json` and `goals --json` wrote.
+        directory: PathBuf,
+        /// The page: one file, without scripts.
+        #[arg(long)]
+        html: PathBuf,
     },
     /// Measures the goals of `goals.toml` and says which are met.
     Goals(goals::Args),
@@ -128,6 +137,7 @@ fn main() -> ExitCode {
         }
         Command::Run(args) => run(&args),
         Command::Compare { before, after } => compare::run(&before, &after),
+        Command::Report { directory, html } => page::run(&directory, &html),
         Command::Goals(args) => goals::run(&args),
     };
     match outcome {
