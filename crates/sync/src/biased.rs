@@ -7,6 +7,9 @@
 //! # Words
 //! `busy`: the owner is inside. `stolen`: a thief is inside, or wants to be.
 //!
+//! # Who writes
+//! `busy`: the owner. `stolen`: a thief wins it by compare-exchange and clears it. The value: the one of them that is inside.
+//!
 //! # A race, step by step
 //! ```text
 //!   owner                         thief
@@ -21,6 +24,12 @@
 //! - BL-2 each clearing of `busy` (Release) -> the thief's look (Acquire); also when the owner merely backs off, since that
 //!   store may be the one the thief reads. (Where `light` is a real fence, that fence would do; a compiler fence does not.)
 //! - BL-3 the clearing of `stolen` (Release) -> the owner's look, and the next thief's (Acquire).
+//!
+//! # Distrust
+//! Both sides wait by yielding, so visits are short, and a visitor never comes back inside.
+//!
+//! # Source
+//! Biased locking, as Java's virtual machine had it, with `membarrier` in place of a safepoint.
 
 use crate::fence;
 use crate::prim::{AtomicU32, Ordering, yield_now};

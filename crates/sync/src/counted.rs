@@ -391,7 +391,10 @@ impl<T: Countable> CountedLink<T> {
         }
     }
 
-    /// Leads to `new` from now on. An unused object that no other link leads to dies.
+    /// Leads to `new` from now on. What it led to dies if it is unused and no other link leads there.
+    ///
+    /// # Panics
+    /// If more links lead to `new` than memory has room for: some were forgotten.
     pub fn set(&self, new: Option<&Counted<T>>, guard: &Guard) {
         let new = new.map_or(ptr::null_mut(), |new| {
             let mut lock = new.object().refs.lock();

@@ -4,6 +4,10 @@
 //! A link by pointer is eight bytes and needs `unsafe` to follow. A link by id is four, and following it always reaches a
 //! valid object (see [`Pool`]): perhaps not the one meant, which is a logic error that a sequence check catches, never
 //! undefined behaviour.
+//!
+//! # Orderings
+//! The caller's: each operation takes them. An id that was stored with Release and loaded with Acquire leads to a slot as it was
+//! when it was stored.
 
 use crate::prim::{AtomicU32, Ordering};
 use core::fmt;
@@ -128,7 +132,10 @@ impl<T> AtomicId<T> {
         Id::from_raw(self.raw.swap(raw(id), order))
     }
 
-    /// Stores `new` if `current` is there; otherwise returns what is.
+    /// Stores `new` if `current` is there.
+    ///
+    /// # Errors
+    /// What is there, if it is not `current`. Nothing changed then.
     #[inline]
     pub fn compare_exchange(
         &self,

@@ -5,8 +5,14 @@
 //! Rust whatever is done with the result, so the bytes live in atomic words, loaded and stored one by one. A reader may see a
 //! mix of two names; it compares, and then checks the object's sequence to learn whether what it compared was one name.
 //!
+//! # Who writes
+//! Whoever holds the lock that orders writers of the object; readers are at any time in between.
+//!
 //! # Orderings
 //! All relaxed: the sequence that every reader checks orders them.
+//!
+//! # Source
+//! kernel dentries, whose names are compared during a rename under the same check (`d_seq`).
 
 use crate::prim::{AtomicU32, Ordering};
 use core::fmt;

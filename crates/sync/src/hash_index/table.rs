@@ -1,4 +1,8 @@
 //! A table of buckets, and the way to the one that replaces it.
+//!
+//! # Who writes
+//! `next`: the writer who begins a resize, once. `cursor`: every writer who helps claims some buckets. `moved`: the same,
+//! when it has moved them; who brings it to the number of buckets completes the resize (HX-6).
 
 // unmodelled file: as `hash_index/mod.rs`.
 

@@ -1,4 +1,12 @@
 //! The classes of the process, the orders seen between them, and what was measured of them.
+//!
+//! # Who writes
+//! All of it lies under one lock of the standard library, which lockdep does not watch. What a thread holds is its own affair,
+//! see `held`; so the lock is taken for a moment at each acquisition and release, and nothing is waited for under it.
+//!
+//! # A cycle
+//! is looked for when an order is seen for the first time, by a search from the class that is taken to those that are held; a
+//! known order costs one look-up.
 
 use core::panic::Location;
 use std::collections::HashMap;

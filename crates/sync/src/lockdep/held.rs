@@ -1,4 +1,8 @@
 //! Which locks the running thread holds.
+//!
+//! # Who writes
+//! `HELD`: its thread. A guard may be dropped by another thread than took the lock; that one cannot reach the list, and
+//! leaves the lock's address in `GIVEN_BACK`, from which the first thread takes it when it looks next.
 
 use core::cell::{Cell, RefCell};
 use core::panic::Location;

@@ -15,6 +15,9 @@
 //! A writer takes the writers' lock, raises the counter, copies the list of readers, and waits for each (see `domain`). A reader
 //! that registers after the copy was made has taken the list's lock after the writer did, so it sees what was unlinked before.
 //! No lock of the list is held while waiting: a thread may register while another is waited for.
+//!
+//! # Distrust
+//! A registration that is forgotten (`mem::forget`) inside a section is waited for without end.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -77,6 +80,9 @@ impl Domain {
 
     /// Waits until every section that is open now has ended. The caller is in none: it lends its registration to show it. A
     /// thread without one has nothing to show, and calls [`Domain::synchronize_unregistered`].
+    ///
+    /// # Panics
+    /// If the registration is with another domain.
     pub fn synchronize(&self, me: &mut Registration<'_>) {
         assert!(ptr::eq(self, me.domain), "a registration with another domain");
         self.wait();
