@@ -227,9 +227,9 @@ fn bars(scenario: &Scenario, rows: &[&Row]) -> Result<String, Error> {
         return Ok(String::new());
     }
     const LINE: i32 = 26;
-    const LABEL: i32 = 130;
-    const WIDTH: i32 = 720;
-    let room = f64::from(WIDTH - LABEL - 90);
+    const LABEL: i32 = 100;
+    const WIDTH: i32 = 480;
+    let room = f64::from(WIDTH - LABEL - 80);
     let x = |value: f64| LABEL + (value / highest * room) as i32;
     let mut svg = String::new();
     {

@@ -170,17 +170,7 @@ impl<T: ?Sized> BiasedRwLock<T> {
     /// Locks exclusively if that is possible now. Costs readers their bias if it is.
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_write(&self) -> Option<BiasedRwLockWriteGuard<'_, T>> {
-        let guard = self.lock.try_write()?;
-        let Some(key) = self.take_bias() else {
-            return Some(BiasedRwLockWriteGuard { below: guard });
-        };
-        // BR-3 Acquire: their reads.
-        if rows::all().flat_map(|row| &row.0).any(|slot| slot.load(Acquire) == key) {
-            // BR-2 Release: what the writers before us wrote.
-            self.bias.store(key, Release);
-            return None;
-        }
-        Some(BiasedRwLockWriteGuard { below: guard })
+        self.try_write_past(rows::all())
     }
 }
 
@@ -262,6 +252,25 @@ impl<T: ?Sized> BiasedRwLock<T> {
             self.revoke(rows);
         }
         BiasedRwLockWriteGuard { below: guard }
+    }
+
+    /// `try_write`, with these rows to look at.
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub(crate) fn try_write_past<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r Row>,
+    ) -> Option<BiasedRwLockWriteGuard<'_, T>> {
+        let guard = self.lock.try_write()?;
+        if let Some(key) = self.take_bias() {
+            // BR-3 Acquire: their reads.
+            if rows.flat_map(|row| &row.0).any(|slot| slot.load(Acquire) == key) {
+                // BR-2 Release: what the writers before us wrote. unmodelled release: the heavy side in
+                // `take_bias` is a full fence under a model, which would do.
+                self.bias.store(key, Release);
+                return None;
+            }
+        }
+        Some(BiasedRwLockWriteGuard { below: guard })
     }
 
     #[cold]
@@ -417,6 +426,14 @@ pub mod model {
         rows: &[&'static Row],
     ) -> BiasedRwLockWriteGuard<'a, T> {
         lock.write_past(rows.iter().copied())
+    }
+
+    /// `try_write`, among threads with these rows.
+    pub fn try_write_past<'a, T>(
+        lock: &'a BiasedRwLock<T>,
+        rows: &[&'static Row],
+    ) -> Option<BiasedRwLockWriteGuard<'a, T>> {
+        lock.try_write_past(rows.iter().copied())
     }
 }
 

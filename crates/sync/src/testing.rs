@@ -1,5 +1,7 @@
 //! What the tests of this crate share.
 
+// unmodelled file: it is for tests on real threads.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 

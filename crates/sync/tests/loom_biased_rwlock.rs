@@ -44,6 +44,14 @@ impl World {
     }
 }
 
+impl World {
+    fn try_write(&self) -> bool {
+        let guard = model::try_write_past(&self.lock, &self.rows);
+        // SAFETY: locked exclusively; loom fails if it is not so.
+        guard.as_ref().map(|guard| guard.0.with_mut(|value| unsafe { *value += 1 })).is_some()
+    }
+}
+
 fn spawn(world: &'static World, f: fn(&World)) -> thread::JoinHandle<()> {
     thread::spawn(move || f(world))
 }
@@ -104,5 +112,22 @@ fn a_guard_is_dropped_elsewhere() {
         assert!(world.read(0) <= 1);
         writer.join().unwrap();
         other.join().unwrap();
+    });
+}
+
+/// BR-2, BR-3: who only tries takes the bias, finds a note, and gives the bias back; or finds none and writes.
+#[test]
+fn a_note_and_a_try() {
+    check("a_note_and_a_try", Some(3), || {
+        let world = new_world();
+        // Gives the bias.
+        assert_eq!(world.read(0), 0);
+        let writer = spawn(world, |world| drop(world.try_write()));
+        assert!(world.read(0) <= 1);
+        writer.join().unwrap();
+        // Nobody is in: neither the lock nor the bias is lost.
+        let before = world.read(0);
+        assert!(world.try_write());
+        assert_eq!(world.read(1), before + 1);
     });
 }

@@ -105,6 +105,7 @@ impl ReservedXchg {
         if cfg!(loom) {
             self.0.swap(next(count), Release);
         } else {
+            // unmodelled: a model takes the exchange in its place.
             self.0.store(next(count), Release);
         }
         count

@@ -206,7 +206,7 @@ impl<'d, T: Send + Sync> DomainCell<'d, T> {
     #[inline]
     pub fn load<'g>(&'g self, section: &'g Section<'_, '_>) -> &'g T {
         assert!(ptr::eq(self.domain, section.registration.domain), "a section of another domain");
-        // RCU-10 Acquire: the value is whole. unmodelled acquire: as for `RcuCell`, whose model has it.
+        // RCU-10 Acquire: the value is whole. unmodelled: as for `RcuCell`, whose model has it.
         let value = self.value.load(Acquire);
         // SAFETY: type invariant; the section was open before the load and is while the borrow lasts, so a grace period that
         // frees the value has not begun or waits for it (RCU-1).
@@ -220,7 +220,7 @@ impl<'d, T: Send + Sync> DomainCell<'d, T> {
     /// If the registration is with another domain.
     pub fn replace(&self, value: T, me: &mut Registration<'_>) -> Box<T> {
         assert!(ptr::eq(self.domain, me.domain), "a registration with another domain");
-        // RCU-10 AcqRel: our value is whole, and so is the one that we take out. unmodelled acquire release: as above.
+        // RCU-10 AcqRel: our value is whole, and so is the one that we take out. unmodelled: as above.
         let old = self.value.swap(Box::into_raw(Box::new(value)), AcqRel);
         self.domain.wait();
         // SAFETY: type invariant: we took it out, and the readers who may have seen it have ended their sections.
@@ -230,7 +230,7 @@ impl<'d, T: Send + Sync> DomainCell<'d, T> {
 
 impl<T> Drop for DomainCell<'_, T> {
     fn drop(&mut self) {
-        // RCU-10 AcqRel: the last that was put in. unmodelled acquire release: as above.
+        // RCU-10 AcqRel: the last that was put in. unmodelled: as above.
         let value = self.value.swap(ptr::null_mut(), AcqRel);
         // SAFETY: type invariant; loads borrow the cell, so nobody reads any more.
         drop(unsafe { Box::from_raw(value) });
