@@ -351,6 +351,8 @@ fn r1_6_the_fast_way_comes_back_after_the_lock_was_held() {
             let guard = refs.lock();
             thread::sleep(Duration::from_millis(2));
             drop(guard);
+            // The others get in between, also where nobody sleeps and we would have it again at once.
+            thread::sleep(Duration::from_millis(1));
         }
         phase.store(AFTER as u32, Relaxed);
         enough(AFTER);
