@@ -56,13 +56,14 @@ pub(crate) fn unit(metric: &str) -> &'static str {
         Some("us") => "µs",
         Some("rate") => "1/s",
         Some("objects") => "objects",
+        Some("bytes") => "bytes",
         _ => "",
     }
 }
 
 /// Whether more is better.
 pub(crate) fn more_is_better(metric: &str) -> bool {
-    metric.ends_with("rate") || metric == "jain" || metric == "least_share"
+    metric.ends_with("rate") || ["jain", "least_share", "hit_share"].contains(&metric)
 }
 
 impl Row {

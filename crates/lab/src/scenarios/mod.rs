@@ -8,6 +8,10 @@ mod lockref;
 mod qrwlock;
 mod rcu_read;
 mod rcu_retire;
+mod reclaim_churn;
+mod reclaim_names;
+mod reclaim_ratio;
+mod reclaim_tail;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +32,14 @@ pub(crate) const ALL: &[&Scenario] = &[
     &rcu_retire::STALLED,
     &list::SCENARIO,
     &exit_storm::SCENARIO,
+    &reclaim_ratio::BUILD,
+    &reclaim_ratio::WEB,
+    &reclaim_ratio::SCAN,
+    &reclaim_churn::SCENARIO,
+    &reclaim_tail::BYTES,
+    &reclaim_tail::TRIM,
+    &reclaim_tail::GROW,
+    &reclaim_tail::HOT_SET,
 ];
 
 /// A count on a pair of cache lines of its own: neighbours are fetched together.

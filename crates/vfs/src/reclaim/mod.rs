@@ -13,7 +13,8 @@
 //! # Order of going
 //! Absences that were not asked for since the last sweep, then other names by the policy, then what is left of the absences. An absence is
 //! cheap to learn again and there is no end to names that are absent (R3.12), but a build asks for the same few thousands of them
-//! all the time: dropping those costs it a quarter of its lookups. The mark of use tells the two apart.
+//! all the time: dropping those costs it a quarter of its lookups. The mark of use tells the two apart: a sweep for room looks at not many
+//! more absences than it wants victims, so where most of them are of use the others pay as well.
 //!
 //! # A race, step by step
 //! ```text
@@ -31,7 +32,7 @@
 //! victim (R3.9, R3.10): who meets a dying name passes on.
 //!
 //! # Source
-//! The dcache thread (2002): lazy LRU, and the clock of the replies. The second chance and the batches of today's kernels. SIEVE (NSDI 2024).
+//! The dcache thread (2002): lazy LRU, and the clock of the replies. The second chance and the batches of today's kernels. SIEVE (NSDI 2024), which is the default: decision 8.
 
 mod clock;
 mod pressure;
@@ -58,13 +59,13 @@ const BATCH: usize = 256;
 pub enum Reclaim {
     /// The one that came into the queue first; one that was used since the last look goes to the young end and has lost its mark. Lazy: the
     /// queue is put in order only while it is looked at.
-    #[default]
     Lru,
     /// No queue: a hand goes over the chains of the index and takes what was not used since it last came by. Letting go of a name takes no
     /// lock, but the hand passes what is in use, other mounts' names and empty chains too.
     Clock,
     /// A queue like that of [`Lru`](Reclaim::Lru) and a hand on it: what was used stays where it is, and the hand goes on. A name that came
     /// once does not push out those that came again.
+    #[default]
     Sieve,
 }
 
@@ -255,7 +256,8 @@ pub(crate) fn shrink(superblock: &SuperBlock, want: u64) -> u64 {
 fn shrink_within(superblock: &SuperBlock, want: u64, budget: usize) -> u64 {
     let state = superblock.reclaim();
     let absent = || state.absent.read().len().min(budget);
-    let mut freed = sweep_absent(superblock, want, absent(), None);
+    let first = if budget == usize::MAX { absent() } else { absent().min(want as usize * 5 / 4) };
+    let mut freed = sweep_absent(superblock, want, first, None);
     // Twice round: the first may only take marks of use away.
     let policy = state.policy();
     let mut left = policy.round(superblock).saturating_mul(2).min(budget);
