@@ -5,6 +5,7 @@ mod fget;
 mod fileref;
 mod list;
 mod lockref;
+mod metadata;
 mod qrwlock;
 mod rcu_read;
 mod rcu_retire;
@@ -40,6 +41,11 @@ pub(crate) const ALL: &[&Scenario] = &[
     &reclaim_tail::TRIM,
     &reclaim_tail::GROW,
     &reclaim_tail::HOT_SET,
+    &metadata::STAT,
+    &metadata::CREATE_SHARED,
+    &metadata::CREATE_OWN,
+    &metadata::RENAME_SHARED,
+    &metadata::RENAME_OWN,
 ];
 
 /// A count on a pair of cache lines of its own: neighbours are fetched together.
