@@ -3,7 +3,7 @@
 //! A count has no noise, unlike a time: two runs of one binary agree. So it shows what a change costs while nobody else is
 //! there, to the instruction, on a busy machine as well. It says nothing of contention; that is what the lab measures.
 //!
-//! `crates/sync/benches/counts.rs` has the operations and `counts.txt` beside it what they took when it was last accepted. Counts
+//! `benches/counts.rs` of a crate has its operations, and `counts.txt` beside it what they took when it was last accepted. Counts
 //! are those of one compiler and one processor family, which the table names.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,11 @@ use crate::run::{Outcome, cargo, on_path, output, root, shown, target_dir};
 
 /// The version of the crate that the benchmarks are written for; the runner must have the same.
 const RUNNER: &str = "0.20.0";
-/// Relative to the root.
-const TABLE: &str = "crates/sync/benches/counts.txt";
+/// The packages that have counts, and their tables relative to the root.
+const TABLES: [(&str, &str); 2] = [
+    ("vfscale-sync", "crates/sync/benches/counts.txt"),
+    ("vfscale", "crates/vfs/benches/counts.txt"),
+];
 /// How often a benchmark does its operation.
 const TIMES: f64 = 1000.0;
 /// Growth in percent that fails.
@@ -32,7 +35,7 @@ pub(crate) struct Args {
     /// Writes what is counted now into the table.
     #[arg(long, conflicts_with = "features")]
     accept: bool,
-    /// Counts with these features of `vfscale-sync` and shows the difference; it may be large, so nothing fails.
+    /// Counts with these features, `stats` or `lockdep`, and shows the difference; it may be large, so nothing fails.
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
 }
@@ -51,27 +54,33 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     }
     let compiler = compiler()?;
-    let counted = count(&args.features)?;
+    let mut faults = Vec::new();
+    for (package, path) in TABLES {
+        let counted = count(package, &args.features)?;
+        if args.accept {
+            std::fs::write(root().join(path), table(&compiler, &counted))?;
+            println!("counts: {path} has the counts of {} operations", counted.len());
+            continue;
+        }
+        let (written_by, accepted) = parse(&std::fs::read_to_string(root().join(path))?)?;
+        if written_by != compiler {
+            return Err(format!(
+                "{path} was counted with {written_by}, this is {compiler}: counts differ for no fault of ours. \
+                 Count with that one, or `cargo xtask counts --accept`"
+            )
+            .into());
+        }
+        faults.extend(compare(&accepted, &counted));
+    }
     if args.accept {
-        std::fs::write(root().join(TABLE), table(&compiler, &counted))?;
-        println!("counts: {TABLE} has the counts of {} operations", counted.len());
         return Ok(());
     }
-    let (written_by, accepted) = parse(&std::fs::read_to_string(root().join(TABLE))?)?;
-    if written_by != compiler {
-        return Err(format!(
-            "{TABLE} was counted with {written_by}, this is {compiler}: counts differ for no fault of ours. \
-             Count with that one, or `cargo xtask counts --accept`"
-        )
-        .into());
-    }
-    let faults = compare(&accepted, &counted);
     if !args.features.is_empty() {
-        println!("counts: with {}, beside the table without", args.features.join(", "));
+        println!("counts: with {}, beside the tables without", args.features.join(", "));
         return Ok(());
     }
     if faults.is_empty() {
-        println!("counts: {} operations are within {TOLERANCE} % of {TABLE}", counted.len());
+        println!("counts: no operation grew by more than {TOLERANCE} %");
         return Ok(());
     }
     Err(format!(
@@ -91,8 +100,8 @@ fn compiler() -> Outcome<String> {
     }
 }
 
-fn count(features: &[String]) -> Outcome<Counts> {
-    let mut command = cargo(["bench", "--package", "vfscale-sync", "--bench", "counts"]);
+fn count(package: &str, features: &[String]) -> Outcome<Counts> {
+    let mut command = cargo(["bench", "--package", package, "--bench", "counts"]);
     if !features.is_empty() {
         command.args(["--features", &features.join(",")]);
     }
@@ -149,16 +158,16 @@ fn parse(text: &str) -> Outcome<(String, Counts)> {
 /// Prints both sides and answers what is wrong.
 fn compare(accepted: &Counts, counted: &Counts) -> Vec<String> {
     let mut faults = Vec::new();
-    println!("{:<24} {:>10} {:>10} {:>9}", "instructions", "accepted", "now", "");
+    println!("{:<26} {:>10} {:>10} {:>9}", "instructions", "accepted", "now", "");
     for (name, &now) in counted {
         let each = now as f64 / TIMES;
         let Some(&before) = accepted.get(name) else {
-            println!("{name:<24} {:>10} {each:>10.1}", "-");
+            println!("{name:<26} {:>10} {each:>10.1}", "-");
             faults.push(format!("{name} is not in the table"));
             continue;
         };
         let growth = 100.0 * (now as f64 - before as f64) / before as f64;
-        println!("{name:<24} {:>10.1} {each:>10.1} {growth:>+7.1} %", before as f64 / TIMES);
+        println!("{name:<26} {:>10.1} {each:>10.1} {growth:>+7.1} %", before as f64 / TIMES);
         if growth > TOLERANCE {
             faults.push(format!("{name} grew by {growth:.1} %"));
         }
