@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 /// Default of `--max-names`.
 const MAX_NAMES: u64 = 1_000_000;
@@ -53,12 +53,26 @@ pub(crate) struct ServeArgs {
     /// Mount options, separated by commas
     ///
     /// allow_other, allow_root (access for other users), default_permissions (always on), ro, suid, dev (both off unless asked for),
-    /// noexec, noatime, kernel_cache (nobody changes SRC behind the mount), fsname=NAME, threads=N
+    /// noexec, noatime, kernel_cache (nobody changes SRC behind the mount), fsname=NAME, threads=N, passthrough=auto|on|off
     #[arg(short = 'o', value_name = "LIST", action = clap::ArgAction::Append)]
     pub(crate) options: Vec<String>,
+    /// Whether the kernel reads and writes the files of a directory itself: where it can (auto, the default), without fail, or never
+    #[arg(long, value_name = "auto|on|off", value_enum, hide_possible_values = true)]
+    pub(crate) passthrough: Option<PassthroughArg>,
     /// Keep at most N names cached that are not in use; 0 sets no limit
     #[arg(long, value_name = "N", default_value_t = MAX_NAMES)]
     pub(crate) max_names: u64,
+}
+
+/// `--passthrough`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PassthroughArg {
+    /// Where kernel and privileges allow it
+    Auto,
+    /// The mount fails without
+    On,
+    /// Never
+    Off,
 }
 
 /// `vfscale exec`

@@ -10,9 +10,9 @@ use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 use vfscale::{FileSystem, Options, Vfs};
 use vfscale_backends::MemFs;
-use vfscale_fuse::{FuseStats, MountError, MountOptions, Mounted};
+use vfscale_fuse::{FuseStats, MountError, MountOptions, Mounted, Passthrough};
 
-use crate::args::ServeArgs;
+use crate::args::{PassthroughArg, ServeArgs};
 use crate::error::CliError;
 use crate::mountinfo;
 use crate::source::{Access, Source, open_host};
@@ -50,6 +50,17 @@ impl Plan {
             .map_err(|error| CliError::Usage(error.to_string()))?;
         if seen_by == SeenBy::CommandAlone {
             mount.allow_other = true;
+        }
+        if let Some(passthrough) = args.passthrough {
+            mount.passthrough = match passthrough {
+                PassthroughArg::Auto => Passthrough::Auto,
+                PassthroughArg::On => Passthrough::On,
+                PassthroughArg::Off => Passthrough::Off,
+            };
+        }
+        if mount.passthrough == Passthrough::On && source == Source::Mem {
+            let text = "passthrough is for files of a directory; mem: has none";
+            return Err(CliError::Usage(text.into()));
         }
         let careful = MountOptions::default();
         if mount.subtype != careful.subtype {

@@ -107,6 +107,9 @@ pub(crate) struct Fuse {
     pub(crate) lookup_counts: u64,
     /// Files it has open.
     pub(crate) open_files: u64,
+    /// Files among them that it reads and writes itself.
+    #[serde(default)]
+    pub(crate) passed_through: u64,
     /// FORGETs above the count, refused.
     pub(crate) refused_forgets: u64,
 }
@@ -212,6 +215,7 @@ impl Summary {
                 nodes: fuse.nodes,
                 lookup_counts: fuse.lookup_counts,
                 open_files: fuse.open_files,
+                passed_through: fuse.passed_through,
                 refused_forgets: fuse.refused_forgets,
             }),
             resident_peak_bytes: resident_peak_bytes(),
@@ -314,6 +318,7 @@ impl fmt::Display for Summary {
                     ("nodes", fuse.nodes),
                     ("lookup counts", fuse.lookup_counts),
                     ("open files", fuse.open_files),
+                    ("passed through", fuse.passed_through),
                     ("refused forgets", fuse.refused_forgets),
                 ],
             )?;

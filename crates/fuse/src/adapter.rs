@@ -23,7 +23,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -43,11 +43,16 @@ pub(crate) const DEVICE: &str = "/dev/fuse";
 /// Requests the kernel may have under way for read-ahead and the like.
 const MAX_BACKGROUND: u16 = 64;
 
+/// Files to pass through lie on no stacked file system; so overlayfs can be stacked on the mount, but not the other way round.
+const STACK_DEPTH: u32 = 1;
+
 /// What a session would have of the kernel beyond what every one has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     /// The backend keeps access control lists: the kernel is to decide by them, too.
     pub(crate) access_lists: bool,
+    /// Files are to be read and written without us, where the backend has a descriptor.
+    pub(crate) passthrough: bool,
 }
 
 /// What the kernel has agreed to.
@@ -57,6 +62,8 @@ pub(crate) struct Agreed {
     pub(crate) access_lists: bool,
     /// A SETXATTR has a second word of flags.
     pub(crate) long_setxattr: bool,
+    /// It takes files to read and write itself, from who may register them.
+    pub(crate) passthrough: bool,
 }
 
 /// Tells the kernel what to expect of us; the handshake is all it does.
@@ -93,6 +100,12 @@ impl fuser::Filesystem for Handshake {
         if access_lists {
             offered |= ACCESS_LISTS;
         }
+        let passthrough = self.wanted.passthrough
+            && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
+            && config.set_max_stack_depth(STACK_DEPTH).is_ok();
+        if passthrough {
+            offered |= InitFlags::FUSE_PASSTHROUGH;
+        }
         if config.add_capabilities(offered).is_err() {
             unreachable!("only what is offered");
         }
@@ -104,7 +117,7 @@ impl fuser::Filesystem for Handshake {
             let _ = config.set_max_write(most);
         }
         let _ = config.set_max_background(MAX_BACKGROUND);
-        let _ = self.agreed.set(Agreed { access_lists, long_setxattr: access_lists });
+        let _ = self.agreed.set(Agreed { access_lists, long_setxattr: access_lists, passthrough });
         Ok(())
     }
 }
@@ -294,6 +307,25 @@ impl Device {
         let fd = OwnedFd::from(File::options().read(true).write(true).open(DEVICE)?);
         sys::join_connection(fd.as_fd(), self.fd.as_fd())?;
         Ok(Device { fd })
+    }
+
+    /// The same descriptor once more: for calls, not to read requests from.
+    pub(crate) fn share(&self) -> io::Result<Device> {
+        Ok(Device { fd: self.fd.try_clone()? })
+    }
+
+    /// Makes a regular file one that the kernel can read and write itself.
+    pub(crate) fn register(&self, file: BorrowedFd<'_>) -> rustix::io::Result<u32> {
+        sys::register_backing(self.fd.as_fd(), file)
+    }
+
+    pub(crate) fn unregister(&self, number: u32) -> rustix::io::Result<()> {
+        sys::unregister_backing(self.fd.as_fd(), number)
+    }
+
+    /// May we register files at all? Tried with one that is none: that is found out after the right to was checked.
+    pub(crate) fn may_register(&self) -> bool {
+        self.register(self.fd.as_fd()) == Err(Errno::INVAL)
     }
 
     /// Does the kernel still send requests? Not after an unmount, or an abort of the connection.

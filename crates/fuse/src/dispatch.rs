@@ -49,6 +49,8 @@ impl<F: FileSystem> Done<'_, F> {
 /// Flags of an opening's reply: the kernel keeps the pages it has; it sends no FLUSH when a descriptor is closed.
 const KEEP_CACHE: u32 = 1 << 1;
 const NO_FLUSH: u32 = 1 << 5;
+/// The kernel reads and writes the named backing file.
+const PASSTHROUGH: u32 = 1 << 7;
 
 /// Flag of a SETXATTR: the new access list costs the file its set-group-id bit, since its owner is not in the group.
 const KILL_SGID: u32 = 1 << 0;
@@ -62,6 +64,8 @@ pub(crate) struct Rules {
     pub(crate) keep_cache: bool,
     /// The kernel decides by access control lists, and the umask is ours to apply.
     pub(crate) access_lists: bool,
+    /// Files may be read and written without us.
+    pub(crate) passthrough: bool,
     /// A SETXATTR has a second word of flags.
     pub(crate) long_setxattr: bool,
 }
@@ -99,9 +103,22 @@ impl Rules {
     }
 
     /// Flags of the reply to an opening with these flags. What only reads has no delayed error to hear of at a close.
-    fn open_flags(&self, opened: OpenFlags) -> u32 {
+    /// Pages of a file that was passed through before may be older than what was written then.
+    fn open_flags(&self, opened: OpenFlags, backed: bool) -> u32 {
         let flush = if opened.contains(OpenFlags::WRITE) { 0 } else { NO_FLUSH };
-        flush | if self.keep_cache { KEEP_CACHE } else { 0 }
+        let keep = if self.keep_cache && !self.passthrough { KEEP_CACHE } else { 0 };
+        flush | if backed { PASSTHROUGH } else { keep }
+    }
+
+    /// What an opening's reply tells of a file that was opened with these flags.
+    fn opened<F: FileSystem>(
+        &self,
+        file: &GivenFile<'_, F>,
+        flags: OpenFlags,
+        reply: &mut Reply,
+    ) -> Result<()> {
+        let backing = file.backing();
+        reply.opened(file.number(), self.open_flags(flags, backing.is_some()), backing.unwrap_or(0))
     }
 }
 
@@ -185,12 +202,12 @@ pub(crate) fn answer<'a, F: FileSystem>(
         opcode::OPEN => {
             let flags = open_flags(body.u32()?);
             let file = front.open(cx, node, flags)?;
-            reply.opened(file.number(), rules.open_flags(flags))?;
+            rules.opened(&file, flags, reply)?;
             return Ok(Done::File(file));
         }
         opcode::OPENDIR => {
             let file = front.opendir(cx, node)?;
-            reply.opened(file.number(), 0)?;
+            reply.opened(file.number(), 0, 0)?;
             return Ok(Done::File(file));
         }
         opcode::CREATE => {
@@ -200,7 +217,7 @@ pub(crate) fn answer<'a, F: FileSystem>(
             let mode = rules.masked(front, node, mode, umask)?;
             let (given, file) = front.create(cx, node, body.name()?, mode, flags)?;
             reply.entry(given.entry())?;
-            reply.opened(file.number(), rules.open_flags(flags))?;
+            rules.opened(&file, flags, reply)?;
             return Ok(Done::Created(given, file));
         }
         opcode::READ => {

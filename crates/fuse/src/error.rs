@@ -27,6 +27,9 @@ pub enum MountError {
     /// The backend has no root to show.
     #[error("the backend's root cannot be used: {0}")]
     Root(#[source] Errno),
+    /// Passthrough was insisted on, and the kernel has none, or none for us.
+    #[error("no passthrough: it takes Linux 6.9 and CAP_SYS_ADMIN")]
+    Passthrough,
     /// The server threads could not be started.
     #[error("cannot start the server threads: {0}")]
     Threads(#[source] io::Error),

@@ -18,10 +18,12 @@
 //!   dispatch     kinds of requests                 wire        bytes of the protocol
 //!   front_end    operations in Rust's types        transport   one message in, one out
 //!   nodes        node ids, lookup counts           adapter     the kernel's end: the one file that names `fuser`
+//!                                                  backing     files that the kernel reads and writes itself
 //! ```
 #![deny(unsafe_code)]
 
 mod adapter;
+mod backing;
 mod crew;
 mod dispatch;
 mod error;
@@ -38,7 +40,7 @@ mod wire;
 
 pub use error::MountError;
 pub use front_end::STATS_XATTR;
-pub use options::{MountOptions, OptionError};
+pub use options::{MountOptions, OptionError, Passthrough};
 pub use session::{Mounted, serve};
 pub use stats::FuseStats;
 

@@ -32,6 +32,8 @@ pub struct MountOptions {
     pub subtype: String,
     /// Server threads (`threads=`); `None` chooses by the number of processors, at least 2, at most 8.
     pub threads: Option<usize>,
+    /// Whether the kernel reads and writes files without asking the server (`passthrough=auto|on|off`, `passthrough`).
+    pub passthrough: Passthrough,
     /// Each thread has a descriptor of its own on the connection, where the kernel gives one (`clone_fd`, `noclone_fd`).
     pub clone_fd: bool,
 }
@@ -51,9 +53,22 @@ impl Default for MountOptions {
             fsname: "vfscale".to_owned(),
             subtype: "vfscale".to_owned(),
             threads: None,
+            passthrough: Passthrough::Auto,
             clone_fd: true,
         }
     }
+}
+
+/// Whether the kernel reads and writes files itself, for a backend that has descriptors of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passthrough {
+    /// Where kernel and privileges allow it.
+    #[default]
+    Auto,
+    /// The mount fails without.
+    On,
+    /// Never.
+    Off,
 }
 
 /// More threads than this do nothing but wait.
@@ -140,6 +155,14 @@ impl MountOptions {
                 text.clone_into(field);
             }
             (None, "fsname" | "subtype", _) => return Err(bad("needs a text")),
+            (None, "passthrough", value) => {
+                self.passthrough = match value {
+                    Some("auto") => Passthrough::Auto,
+                    None | Some("on") => Passthrough::On,
+                    Some("off") => Passthrough::Off,
+                    Some(_) => return Err(bad("needs auto, on or off")),
+                };
+            }
             (None, "threads", value) => {
                 let number = value.and_then(|text| text.parse().ok());
                 let fits = number.filter(|number| (1..=MAX_THREADS).contains(number));

@@ -23,11 +23,12 @@ use vfscale::sync::rcu;
 use vfscale::{FileSystem, Vfs};
 
 use crate::adapter::{DEVICE, Device, KernelMount, Wanted};
+use crate::backing::Backing;
 use crate::crew::Crew;
 use crate::dispatch::Rules;
 use crate::front_end::FrontEnd;
 use crate::stats::Report;
-use crate::{FuseStats, MountError, MountOptions, server};
+use crate::{FuseStats, MountError, MountOptions, Passthrough, server};
 
 /// How long what was freed may wait for its grace period while nothing else happens: deleted files keep their space meanwhile.
 const DRAIN_EVERY: Duration = Duration::from_millis(250);
@@ -136,14 +137,22 @@ pub fn serve<F: FileSystem>(
 ) -> Result<Mounted, MountError> {
     check(mountpoint)?;
     let report: Report = Box::new(report);
-    let front = FrontEnd::new(vfs, report).map_err(MountError::Root)?;
-    let wanted = Wanted { access_lists: front.keeps_access_lists() };
+    let mut front = FrontEnd::new(vfs, report).map_err(MountError::Root)?;
+    let wanted = Wanted {
+        access_lists: front.keeps_access_lists(),
+        passthrough: options.passthrough != Passthrough::Off,
+    };
     let (mount, device, agreed) = KernelMount::new(mountpoint, options, wanted)?;
     let only = options.allow_root && !options.allow_other;
+    let passthrough = agreed.passthrough && device.may_register();
+    if passthrough {
+        front.back(Backing::new(device.share().map_err(MountError::Device)?));
+    }
     let rules = Rules {
         only: only.then(|| rustix::process::geteuid().as_raw()),
         keep_cache: options.kernel_cache,
         access_lists: agreed.access_lists,
+        passthrough,
         long_setxattr: agreed.long_setxattr,
     };
     let ended = Arc::new(Ended::default());
@@ -157,6 +166,9 @@ pub fn serve<F: FileSystem>(
     let session = Arc::new(session);
     let weak: Weak<dyn AnySession> = Arc::<Session<F>>::downgrade(&session);
     let mounted = Mounted { session: weak, ended, mount };
+    if options.passthrough == Passthrough::On && !passthrough {
+        return Err(MountError::Passthrough);
+    }
     // On error `mounted` is dropped: it unmounts, those already started leave, and the session, which is theirs alone, ends.
     start_threads(session, options).map_err(MountError::Threads)?;
     let until = Arc::clone(&mounted.ended);

@@ -12,6 +12,8 @@ pub struct FuseStats {
     pub lookup_counts: u64,
     /// Open files and directories.
     pub open_files: u64,
+    /// Files among them that the kernel reads and writes itself; two openings of one count once.
+    pub passed_through: u64,
     /// Requests so far.
     pub requests: u64,
     /// FORGETs above the lookup count, which were refused.

@@ -290,10 +290,10 @@ impl Reply {
         self.u32(0)
     }
 
-    pub(crate) fn opened(&mut self, file: u32, flags: u32) -> Result<()> {
+    pub(crate) fn opened(&mut self, file: u32, flags: u32, backing: u32) -> Result<()> {
         self.u64(u64::from(file))?;
         self.u32(flags)?;
-        self.u32(0)
+        self.u32(backing)
     }
 
     pub(crate) fn statfs(&mut self, stat: &StatFs) -> Result<()> {
@@ -377,7 +377,7 @@ mod tests {
         measure(&|r| r.no_entry());
         measure(&|r| r.attr_reply(&attr(), second));
         measure(&|r| r.statx_reply(&attr(), second));
-        measure(&|r| r.opened(3, 0));
+        measure(&|r| r.opened(3, 0, 0));
         measure(&|r| r.statfs(&StatFs::default()));
         measure(&|r| r.dirent(b"abc", 1, 8, 1));
         measure(&|r| r.dirent(b"12345678", 1, 8, 1));

@@ -19,6 +19,7 @@
 //! use, in whichever thread comes by, which may hold directory locks. Dropping a [`Handle`](FileSystem::Handle) may take its time.
 
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 
 use crate::{Attr, Errno, FileType, Result, SetAttr, StatFs};
 
@@ -311,6 +312,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `ENOSYS` by default.
     fn open(&self, cx: &Context, node: &Self::Node, flags: OpenFlags) -> Result<Self::Handle> {
         Err(Errno::ENOSYS)
+    }
+
+    /// A descriptor of the file that `handle` has open, if it is one of the host's and whatever is read, written or mapped there is what
+    /// [`read`](Self::read) and [`write`](Self::write) would do. A front end whose client is a kernel lets that use it directly.
+    fn descriptor<'a>(&self, handle: &'a Self::Handle) -> Option<BorrowedFd<'a>> {
+        None
     }
 
     /// Reads at `offset`; answers with the number of bytes, less than asked only at the end of the file.

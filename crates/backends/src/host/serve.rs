@@ -2,6 +2,7 @@
 //! does it.
 
 use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::AtFlags;
 use vfscale::{
@@ -26,6 +27,10 @@ impl FileSystem for HostFs {
 
     fn found_again(&self, known: &Node, again: &Node) {
         self.learn(&known.0, &again.0);
+    }
+
+    fn descriptor<'a>(&self, handle: &'a Handle) -> Option<BorrowedFd<'a>> {
+        Some(handle.fd.as_fd())
     }
 
     fn getattr(&self, node: &Node, handle: Option<&Handle>) -> Result<Attr> {

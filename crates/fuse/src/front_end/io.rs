@@ -91,7 +91,7 @@ impl<F: FileSystem> FrontEnd<F> {
     /// Closes a file or directory. The backend's handle goes with its last user, who may be a request still under way.
     pub(crate) fn release(&self, file: u64) -> Result<()> {
         let number = u32::try_from(file).map_err(|_| Errno::EBADF)?;
-        self.files.close(number).map(drop)
+        self.close(number)
     }
 
     pub(crate) fn fsync(&self, file: u64, data_only: bool) -> Result<()> {

@@ -28,11 +28,13 @@ pub use attrs::STATS_XATTR;
 pub(crate) use io::WriteFrom;
 pub(crate) use names::LookedUp;
 
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use vfscale::{Attr, FdTable, FileSystem, Found, InodeRef, OpenFile, Result, Vfs};
+use vfscale::{Attr, FdTable, FileSystem, FileType, Found, InodeRef, OpenFile, Result, Vfs};
 
+use crate::backing::Backing;
 use crate::nodes::{Nodes, ROOT};
 use crate::stats::{Counter, FuseStats, Report};
 
@@ -63,6 +65,8 @@ pub(crate) struct FrontEnd<F: FileSystem> {
     /// What it last made, and when.
     reported: Mutex<Option<(Instant, Vec<u8>)>>,
     requests: Counter,
+    /// Files that the kernel reads and writes itself, if it may.
+    backing: Option<Backing>,
 }
 
 impl<F: FileSystem> std::fmt::Debug for FrontEnd<F> {
@@ -80,7 +84,12 @@ impl<F: FileSystem> FrontEnd<F> {
         let nodes = Nodes::new(vfs.root())?;
         let files = FdTable::new(MAX_FILES);
         let (reported, requests) = (Mutex::default(), Counter::default());
-        Ok(FrontEnd { vfs, nodes, files, report, reported, requests })
+        Ok(FrontEnd { vfs, nodes, files, report, reported, requests, backing: None })
+    }
+
+    /// From now on the kernel reads and writes files itself, where the backend has a descriptor.
+    pub(crate) fn back(&mut self, backing: Backing) {
+        self.backing = Some(backing);
     }
 
     /// What the client holds now.
@@ -93,6 +102,7 @@ impl<F: FileSystem> FrontEnd<F> {
             open_files: self.files.len() as u64,
             requests: self.requests.sum(),
             refused_forgets: self.nodes.refused(),
+            passed_through: self.backing.as_ref().map_or(0, Backing::inodes),
         }
     }
 
@@ -100,7 +110,8 @@ impl<F: FileSystem> FrontEnd<F> {
     pub(crate) fn end(&self) {
         self.nodes.forget_all();
         let open = (0..MAX_FILES).take_while(|_| !self.files.is_empty());
-        open.for_each(|file| drop(self.files.close(file)));
+        // Not every number is a file's.
+        open.for_each(|file| self.close(file).unwrap_or_default());
     }
 
     /// The client takes back `count` lookups of `node`. More than it did changes nothing.
@@ -123,7 +134,7 @@ impl<F: FileSystem> FrontEnd<F> {
             node,
             // The protocol has no generation for the root: the kernel made that node itself.
             generation: if node == ROOT { 0 } else { u64::from(found.inode.generation()) },
-            attr: found.attr,
+            attr: self.attr_now(found),
             entry_valid: found.valid,
             attr_valid: found.attr_valid,
         };
@@ -132,7 +143,35 @@ impl<F: FileSystem> FrontEnd<F> {
 
     /// Puts an open file into the table; the client's once it has the reply.
     fn give_file(&self, file: OpenFile) -> Result<GivenFile<'_, F>> {
-        Ok(GivenFile { front: self, file: Some(self.files.install(file)?) })
+        let number = self.files.install(file.clone())?;
+        Ok(GivenFile { front: self, file: Some(number), backing: self.open_backing(&file) })
+    }
+
+    /// The backing file of a new opening, if the kernel is to have one.
+    fn open_backing(&self, file: &OpenFile) -> Option<u32> {
+        let backing = self.backing.as_ref()?;
+        let inode = file.inode();
+        let register = |register: &dyn Fn(BorrowedFd<'_>) -> Option<u32>| {
+            self.vfs.with_descriptor(file, register).flatten()
+        };
+        (inode.kind() == FileType::Regular).then(|| backing.open(&inode, register)).flatten()
+    }
+
+    /// The client has closed this file, or never had it.
+    fn close(&self, file: u32) -> Result<()> {
+        let file = self.files.close(file)?;
+        if let Some(backing) = &self.backing {
+            let inode = file.inode();
+            backing.close(&inode, || self.vfs.forget_attr(&inode));
+        }
+        Ok(())
+    }
+
+    /// What was found may have been written without the core's knowing.
+    fn attr_now(&self, found: &Found) -> Attr {
+        let backed = self.backing.as_ref().is_some_and(|backing| backing.has(&found.inode));
+        let asked = backed.then(|| self.vfs.getattr(&found.inode, None).ok()).flatten();
+        asked.unwrap_or(found.attr)
     }
 
     fn inode(&self, node: u64) -> Result<InodeRef> {
@@ -185,6 +224,7 @@ pub(crate) struct GivenFile<'a, F: FileSystem> {
     front: &'a FrontEnd<F>,
     /// `None` once kept.
     file: Option<u32>,
+    backing: Option<u32>,
 }
 
 impl<F: FileSystem> GivenFile<'_, F> {
@@ -197,6 +237,11 @@ impl<F: FileSystem> GivenFile<'_, F> {
         self.file.expect("not kept yet")
     }
 
+    /// The number of the file that the kernel is to read and write itself.
+    pub(crate) fn backing(&self) -> Option<u32> {
+        self.backing
+    }
+
     /// The client has it now, and will release it.
     pub(crate) fn keep(mut self) {
         self.file = None;
@@ -206,7 +251,8 @@ impl<F: FileSystem> GivenFile<'_, F> {
 impl<F: FileSystem> Drop for GivenFile<'_, F> {
     fn drop(&mut self) {
         if let Some(file) = self.file {
-            drop(self.front.files.close(file));
+            // Closed only here: the client never had it.
+            self.front.close(file).unwrap_or_default();
         }
     }
 }

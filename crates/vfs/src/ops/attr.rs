@@ -20,6 +20,11 @@ impl<F: FileSystem> Vfs<F> {
         Ok(attr)
     }
 
+    /// The object was changed beside the core: whoever wants its attributes next asks the backend.
+    pub fn forget_attr(&self, inode: &InodeRef) {
+        inode.0.forget_attr();
+    }
+
     /// Changes attributes and answers with the new ones.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Open files: opening, reading, writing, listing.
 
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 
 use crate::file::OpenFile;
 use crate::inode::InodeRef;
@@ -40,6 +41,17 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Result<OpenFile> {
         self.superblock().bump(Count::Open);
         OpenFile::new(inode, flags, Box::new(handle))
+    }
+
+    /// Runs `f` on the backend's own descriptor of this file, if it offers one ([`FileSystem::descriptor`]). Who changes the file through
+    /// it tells the core by [`forget_attr`](Self::forget_attr).
+    pub fn with_descriptor<R>(
+        &self,
+        file: &OpenFile,
+        f: impl FnOnce(BorrowedFd<'_>) -> R,
+    ) -> Option<R> {
+        let ran = file.with_handle(|handle| Ok(self.fs.descriptor(handle).map(f)));
+        ran.ok().flatten()
     }
 
     /// Reads at `offset`; answers with the number of bytes, less than asked only at the end of the file.
