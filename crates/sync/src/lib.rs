@@ -63,7 +63,7 @@
 //! | feature | default | what it brings |
 //! |---|---|---|
 //! | `std` | yes | threads that sleep in the system, the asymmetric barrier, and everything that numbers threads: [`rcu`] for the whole process, [`Pool`], [`HashIndex`], lists, [`Counted`], [`FileRef`], [`BiasedRwLock`] |
-//! | `alloc` | with `std` | [`rcu::Domain`] for readers who register by hand, [`fence`] |
+//! | `alloc` | with `std` | [`fence`]; [`rcu::Domain`] for readers who register by hand, where there are 64-bit atomics |
 //! | `arc_lock` | | guards of [`QRwLock`] that own their lock |
 //! | `lock_api` | | [`QRwLock`] behind the traits of `lock_api` 0.5 |
 //! | `lockdep` | | panics when locks are taken in two orders, and measures waiting and holding by class; for tests |
@@ -76,7 +76,8 @@
 //!
 //! `default-features = false` leaves [`LockRef`], [`QRwLock`], [`QMutex`], [`Combiner`], [`SeqCount`], [`SeqLock`], [`wait`] and
 //! [`backoff`]. They need a 32-bit compare-exchange; without a 64-bit one [`LockRef`] takes a lock for everything. Waiters spin
-//! until the program says how its threads sleep (`wait::set_parker`).
+//! until the program says how its threads sleep (`wait::set_parker`). CI compiles for `thumbv7m-none-eabi` and
+//! `x86_64-unknown-none`, and runs the tests of this part on a host.
 //!
 //! # Where
 //!
@@ -147,7 +148,7 @@ mod qrwlock;
 mod raw_lock;
 #[cfg(feature = "std")]
 pub mod rcu;
-#[cfg(all(feature = "alloc", not(feature = "std")))]
+#[cfg(all(feature = "alloc", not(feature = "std"), target_has_atomic = "64"))]
 #[path = "rcu/bare.rs"]
 pub mod rcu;
 #[cfg(all(feature = "std", not(loom)))]
