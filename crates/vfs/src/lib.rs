@@ -48,6 +48,7 @@
 
 mod attr;
 mod clock;
+mod cwd;
 mod dcache;
 mod dentry;
 mod error;
@@ -59,6 +60,7 @@ mod inode_table;
 mod name;
 mod ops;
 mod paths;
+mod permission;
 mod reclaim;
 mod stats;
 mod superblock;
@@ -66,6 +68,7 @@ mod vfs;
 mod walk;
 
 pub use attr::{Attr, FileType, SetAttr, SetTime, StatFs, Timestamp};
+pub use cwd::{Cwd, Stream};
 pub use dentry::DentryRef;
 pub use error::{Errno, Result};
 pub use fd_table::FdTable;
@@ -76,6 +79,7 @@ pub use fs::{
 };
 pub use inode::InodeRef;
 pub use paths::Listed;
+pub use permission::AccessMode;
 pub use reclaim::{Pressure, PressureSource, PressureWatch, Reclaim};
 pub use stats::Stats;
 pub use vfs::{Busy, Found, Options, Vfs};

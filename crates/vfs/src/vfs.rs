@@ -188,12 +188,12 @@ impl<F: FileSystem> Vfs<F> {
     /// # Panics
     /// Never: a mount has a root until it ends.
     pub fn root(&self) -> DentryRef {
-        self.root.clone().expect("a mount has a root until it ends")
+        self.root_ref().clone()
     }
 
     /// The root directory, with no reference taken.
-    pub(crate) fn root_ref(&self) -> Option<&DentryRef> {
-        self.root.as_ref()
+    pub(crate) fn root_ref(&self) -> &DentryRef {
+        self.root.as_ref().expect("a mount has a root until it ends")
     }
 
     /// The numbers of this mount now.

@@ -95,12 +95,18 @@ impl<'a> Rest<'a> {
 pub(crate) struct Access(u32);
 
 impl Access {
+    pub(crate) const NONE: Access = Access(0);
     /// Pass through a directory.
     pub(crate) const SEARCH: Access = Access(1);
     /// Change the names in a directory.
     pub(crate) const CHANGE: Access = Access(3);
     pub(crate) const READ: Access = Access(4);
     pub(crate) const WRITE: Access = Access(2);
+
+    /// Of the three bits of a class.
+    pub(crate) const fn from_bits(bits: u32) -> Access {
+        Access(bits & 7)
+    }
 
     pub(crate) const fn and(self, other: Access) -> Access {
         Access(self.0 | other.0)
@@ -173,10 +179,14 @@ impl<F: FileSystem> Vfs<F> {
     pub(crate) fn walk_parent<'p>(
         &self,
         cx: &Context,
+        base: &DentryRef,
         path: &'p [u8],
     ) -> Result<(DentryRef, &'p [u8], bool)> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
+        }
+        if path.len() > name::PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
         }
         // A path of slashes names the root: as good as a dot in it.
         let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
@@ -184,33 +194,8 @@ impl<F: FileSystem> Vfs<F> {
         let (parent, last) = (&path[..start], &path[start..end]);
         let absolute: &[u8] = if path[0] == b'/' { b"/" } else { parent };
         let parent = if parent.is_empty() { absolute } else { parent };
-        let dir = self.walk_base(cx, &self.root(), parent, WalkFlags::DIRECTORY)?;
+        let dir = self.walk_base(cx, base, parent, WalkFlags::DIRECTORY)?;
         Ok((dir.dentry, if end == 0 { b"." } else { last }, end != 0 && end < path.len()))
-    }
-
-    /// Refuses who may not change the names in `dir`; or, where it is sticky, this name.
-    pub(crate) fn check_change(
-        &self,
-        cx: &Context,
-        dir: &DentryRef,
-        name: Option<&[u8]>,
-    ) -> Result<()> {
-        if cx.uid == 0 {
-            return Ok(());
-        }
-        const STICKY: u32 = 0o1000;
-        let dir_inode = self.dir_inode(dir)?;
-        self.check_access(cx, &dir_inode, Access::CHANGE)?;
-        let (mode, owner, _) = self.owner(&dir_inode)?;
-        if mode & STICKY == 0 || owner == cx.uid {
-            return Ok(());
-        }
-        let Some(name) = name else { return Ok(()) };
-        match self.lookup(cx, dir, name) {
-            Ok(found) if found.attr.uid != cx.uid => Err(Errno::EPERM),
-            Ok(_) | Err(Errno::ENOENT) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Refuses who may not do this with `inode`.
@@ -224,7 +209,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Type and permission bits, owner and group.
-    fn owner(&self, inode: &InodeRef) -> Result<(u32, u32, u32)> {
+    pub(crate) fn owner(&self, inode: &InodeRef) -> Result<(u32, u32, u32)> {
         if let Some(owner) = inode.0.cached_owner() {
             return Ok(owner);
         }
@@ -237,7 +222,7 @@ impl<F: FileSystem> Vfs<F> {
     /// # Errors
     /// Those of [`walk`](Vfs::walk).
     pub fn stat(&self, cx: &Context, path: &[u8]) -> Result<Attr> {
-        self.stat_with(cx, path, WalkFlags::empty())
+        self.stat_from(cx, self.root_ref(), path, WalkFlags::empty())
     }
 
     /// The attributes of what `path` names, a link as the last component not followed.
@@ -245,17 +230,23 @@ impl<F: FileSystem> Vfs<F> {
     /// # Errors
     /// Those of [`walk`](Vfs::walk).
     pub fn lstat(&self, cx: &Context, path: &[u8]) -> Result<Attr> {
-        self.stat_with(cx, path, WalkFlags::NOFOLLOW)
+        self.stat_from(cx, self.root_ref(), path, WalkFlags::NOFOLLOW)
     }
 
-    fn stat_with(&self, cx: &Context, path: &[u8], flags: WalkFlags) -> Result<Attr> {
+    pub(crate) fn stat_from(
+        &self,
+        cx: &Context,
+        base: &DentryRef,
+        path: &[u8],
+        flags: WalkFlags,
+    ) -> Result<Attr> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        if let Some(attr) = self.stat_rcu(cx, path, flags)? {
+        if let Some(attr) = self.stat_rcu(cx, base, path, flags)? {
             return Ok(attr);
         }
-        let Walked { inode, .. } = self.walk(cx, &self.root(), path, flags)?;
+        let Walked { inode, .. } = self.walk(cx, base, path, flags)?;
         inode.0.cached_attr().map_or_else(|| self.getattr(&inode, None), Ok)
     }
 }

@@ -80,14 +80,16 @@ impl<F: FileSystem> Vfs<F> {
     pub(super) fn stat_rcu(
         &self,
         cx: &Context,
+        base: &DentryRef,
         path: &[u8],
         flags: WalkFlags,
     ) -> Result<Option<Attr>> {
+        let root = self.root_ref();
+        let base = if path.first() == Some(&b'/') { root } else { base };
         let path = Rest::new(path)?;
         let guard = rcu::pin();
-        let Some(root) = self.root_ref() else { return Ok(None) };
         let Steps::End(place) =
-            self.steps(cx, root.id(), Place::of(root, &guard), path, flags, &guard)?
+            self.steps(cx, root.id(), Place::of(base, &guard), path, flags, &guard)?
         else {
             return Ok(None);
         };
