@@ -1,7 +1,8 @@
 //! How long readers and a writer wait for a lock that the writer wants again as soon as it has left.
 //!
-//! `QRwLock` serves whoever queues in turn, so one side waits for a turn of the other and no longer. What the standard
-//! library's lock does is up to the system; look at its longest wait.
+//! `QRwLock` serves whoever queues in turn, so one side waits for a turn of the other and no longer; with fewer processors
+//! than threads, for the other to get a processor, too. What the standard library's lock does is up to the system: look at
+//! how often its readers had a turn, and at their longest wait.
 //!
 //! `cargo run --release -p vfscale-sync --example fair_rwlock_under_a_writer`
 
