@@ -4,7 +4,7 @@
 //! count a reference, and is refused.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use vfscale_sync::{
     AtomicId, FileRef, GetFile, Held, Id, Ordering, Pool, PutFile, QRwLock, Slot, rcu,
@@ -29,6 +29,10 @@ pub(crate) struct File {
     /// Read by whoever uses the file, written when nobody does: so the handle closes at once, not a grace period later.
     handle: QRwLock<Option<Handle>>,
 }
+
+/// Files whose last reference went where they could not be closed, for [`close_pending`].
+static PENDING: QRwLock<Vec<Id<File>>> = QRwLock::new(Vec::new());
+static ANY_PENDING: AtomicBool = AtomicBool::new(false);
 
 impl Slot for File {
     fn new() -> Self {
@@ -73,6 +77,27 @@ impl OpenFile {
         OpenFile { id }
     }
 
+    /// One more reference on a file that has one which stays meanwhile.
+    pub(crate) fn again(id: Id<File>) -> OpenFile {
+        match FILES.slot(id).count.get() {
+            GetFile::Taken => OpenFile { id },
+            GetFile::Dead => unreachable!("a file with a reference is alive"),
+        }
+    }
+
+    /// Gives the reference up where nothing may be closed: with a lock held that the backend's close may want. If it was the last
+    /// one, the file closes with the next [`close_pending`].
+    pub fn put_later(self) {
+        let id = self.into_id();
+        let guard = rcu::pin();
+        if FILES.get(id, &guard).count.put(&guard) == PutFile::Last {
+            let mut pending = PENDING.write();
+            pending.push(id);
+            // Relaxed: only a hint to take the lock.
+            ANY_PENDING.store(true, Relaxed);
+        }
+    }
+
     pub(crate) fn into_id(self) -> Id<File> {
         std::mem::ManuallyDrop::new(self).id
     }
@@ -114,10 +139,7 @@ impl OpenFile {
 
 impl Clone for OpenFile {
     fn clone(&self) -> Self {
-        match self.file().count.get() {
-            GetFile::Taken => OpenFile { id: self.id },
-            GetFile::Dead => unreachable!("a file with a reference is alive"),
-        }
+        OpenFile::again(self.id)
     }
 }
 
@@ -148,6 +170,22 @@ fn close(id: Id<File>, guard: rcu::Guard) {
     if let Some(inode) = inode {
         inode.0.superblock().files().down();
     }
+}
+
+/// Closes the files whose last reference was given up by [`OpenFile::put_later`], and answers how many it closed.
+///
+/// Dropping or clearing a descriptor table does it, and so does ending a mount. A program that gives files up elsewhere calls it from
+/// where it may wait; with no lock held that a backend's close may want.
+pub fn close_pending() -> usize {
+    if !ANY_PENDING.load(Relaxed) {
+        return 0;
+    }
+    let mut pending = PENDING.write();
+    ANY_PENDING.store(false, Relaxed);
+    let files = std::mem::take(&mut *pending);
+    drop(pending);
+    files.iter().for_each(|&id| close(id, rcu::pin()));
+    files.len()
 }
 
 impl PartialEq for OpenFile {

@@ -71,8 +71,8 @@ pub use attr::{Attr, FileType, SetAttr, SetTime, StatFs, Timestamp};
 pub use cwd::{Cwd, Stream};
 pub use dentry::DentryRef;
 pub use error::{Errno, Result};
-pub use fd_table::FdTable;
-pub use file::OpenFile;
+pub use fd_table::{Fd, FdTable, Files, Reserved};
+pub use file::{OpenFile, close_pending};
 pub use fs::{
     Context, DirEntry, Entry, FileSystem, InodeKey, OpenFlags, Place, RenameFlags, SeekFor,
     SetXattr,

@@ -234,6 +234,7 @@ impl<F: FileSystem> Vfs<F> {
         // It is in no chain, where the clock would find it: it goes with its last reference.
         dcache::unhash(&root);
         drop(root);
+        crate::file::close_pending();
         self.shrink_all();
         let sb = self.superblock();
         let (names, inodes, files) = (sb.names().now(), sb.inode_count().now(), sb.files().now());
