@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 /// Default of `--max-names`.
-const MAX_NAMES: u64 = 1_000_000;
+pub(crate) const MAX_NAMES: u64 = 1_000_000;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 failure, 2 a command line that makes no sense. `exec` ends with its \
@@ -34,7 +34,9 @@ pub(crate) enum Command {
     Exec(ExecArgs),
     /// Mount SRC on MNT and serve it until Ctrl-C, SIGTERM or `umount`
     ///
-    /// Stays in the foreground and prints one line when the mount works. SIGUSR1 prints the summary to standard error.
+    /// Stays in the foreground and prints one line when the mount works. SIGUSR1 prints the summary to standard error. Called as
+    /// `mount.vfscale` it takes the words of mount(8), so with a link /sbin/mount.vfscale a line in /etc/fstab mounts:
+    /// `/srv/data /mnt/data vfscale allow_other,nofail 0 0`.
     Mount(MountArgs),
     /// Unmount MNT, also when the process that served it is gone
     Umount(UmountArgs),
@@ -53,15 +55,47 @@ pub(crate) struct ServeArgs {
     /// Mount options, separated by commas
     ///
     /// allow_other, allow_root (access for other users), default_permissions (always on), ro, suid, dev (both off unless asked for),
-    /// noexec, noatime, kernel_cache (nobody changes SRC behind the mount), fsname=NAME, threads=N, passthrough=auto|on|off
+    /// noexec, noatime, kernel_cache (nobody changes SRC behind the mount), fsname=NAME, threads=N, and cache=, passthrough=,
+    /// max_names= as below. What mount(8) itself heeds (defaults, nofail, x-...) is accepted.
     #[arg(short = 'o', value_name = "LIST", action = clap::ArgAction::Append)]
     pub(crate) options: Vec<String>,
     /// Whether the kernel reads and writes the files of a directory itself: where it can (auto, the default), without fail, or never
     #[arg(long, value_name = "auto|on|off", value_enum, hide_possible_values = true)]
     pub(crate) passthrough: Option<PassthroughArg>,
-    /// Keep at most N names cached that are not in use; 0 sets no limit
-    #[arg(long, value_name = "N", default_value_t = MAX_NAMES)]
-    pub(crate) max_names: u64,
+    /// How long names and attributes are believed: never (SRC is asked each time), auto (a second; for ever with `mem:`), always
+    /// (nobody changes SRC behind the mount; keeps pages, too)
+    #[arg(long, value_name = "never|auto|always", value_enum, hide_possible_values = true)]
+    pub(crate) cache: Option<CacheArg>,
+    /// Keep at most N names cached that are not in use; 0 sets no limit [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_names: Option<u64>,
+}
+
+impl ServeArgs {
+    /// The words that say this.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let word = |value: Option<String>, name: &str| value.map(|value| format!("{name}={value}"));
+        let of =
+            |value: Option<clap::builder::PossibleValue>| value.map(|v| v.get_name().to_owned());
+        let long = [
+            word(of(self.passthrough.and_then(|p| p.to_possible_value())), "--passthrough"),
+            word(of(self.cache.and_then(|cache| cache.to_possible_value())), "--cache"),
+            word(self.max_names.map(|names| names.to_string()), "--max-names"),
+        ];
+        let lists = self.options.iter().map(|list| format!("-o{list}"));
+        lists.chain(long.into_iter().flatten()).map(Into::into).collect()
+    }
+}
+
+/// `--cache`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheArg {
+    /// Nothing is believed
+    Never,
+    /// For a second; for ever if nobody else can change it
+    Auto,
+    /// For ever
+    Always,
 }
 
 /// `--passthrough`
@@ -103,6 +137,15 @@ pub(crate) struct MountArgs {
     /// The directory to mount on
     #[arg(value_name = "MNT")]
     pub(crate) mountpoint: PathBuf,
+    /// Come back once the mount works, and serve it in the background
+    #[arg(long, short)]
+    pub(crate) background: bool,
+    /// Write the number of the serving process to FILE, and remove it at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Be the server in the background.
+    #[arg(long, hide = true, conflicts_with = "background")]
+    pub(crate) detached: bool,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
 }

@@ -5,8 +5,10 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod background;
 mod error;
 mod exec;
+mod helper;
 mod message;
 mod mount;
 mod mountinfo;
@@ -22,10 +24,19 @@ mod walk;
 use std::process::ExitCode;
 
 use args::{Cli, Command, Refused};
+use helper::Asked;
 pub(crate) use message::{say, say_above};
 
 fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os()) {
+    let words = match helper::read(std::env::args_os()) {
+        Ok(Asked::Directly(words) | Asked::Mount(words)) => words,
+        Ok(Asked::Nothing) => return ExitCode::SUCCESS,
+        Err(text) => {
+            say(&text);
+            return ExitCode::from(2);
+        }
+    };
+    let cli = match args::parse(words.into_iter()) {
         Ok(cli) => cli,
         Err(Refused::Asked(help)) => {
             let _ = help.print();

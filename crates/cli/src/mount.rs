@@ -1,4 +1,4 @@
-//! `vfscale mount SRC MNT`: serve a mount in the foreground until somebody ends it.
+//! `vfscale mount SRC MNT`: serve a mount until somebody ends it, in the foreground or in the background.
 //!
 //! Three ways to the end: Ctrl-C, SIGTERM or SIGHUP to this process, or an unmount from outside. All of them leave nothing behind
 //! and exit with 0. A SIGKILL cannot be caught: the mount stays, dead, until `vfscale umount` removes it.
@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::args::MountArgs;
+use crate::background::{self, PidFile};
 use crate::error::CliError;
 use crate::message::one_line;
 use crate::place;
@@ -22,6 +23,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// # Errors
 /// If the mount cannot be set up or taken down.
 pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
+    if args.background {
+        return background::start(args);
+    }
+    if args.detached {
+        // Refused to the leader of a session, who needs none.
+        let _ = rustix::process::setsid();
+    }
     let source = Source::parse(&args.source)?;
     let place = place::check(&args.mountpoint, &source)?;
     let plan = Plan::new(source, &args.serve, SeenBy::Everybody)?;
@@ -34,11 +42,15 @@ pub(crate) fn run(args: &MountArgs) -> Result<u8, CliError> {
 
     plan.serve(&place, |session| {
         let served = session.summary().source;
-        // Scripts wait for this line; that it cannot be written does not matter to the mount.
+        let _pid_file = args.pid_file.as_deref().map(PidFile::write).transpose()?;
+        // Scripts wait for this line; that it cannot be written matters to nobody but one who waits in the foreground.
         let mut out = std::io::stdout();
         let line = format!("{served} is mounted on {}", args.mountpoint.display());
-        let _ = writeln!(out, "vfscale: {}", one_line(&line));
-        let _ = out.flush();
+        let said = writeln!(out, "vfscale: {}", one_line(&line)).and_then(|()| out.flush());
+        if args.detached {
+            said.map_err(|_| CliError::Other("nobody waits for this mount".into()))?;
+            background::let_go()?;
+        }
         serve_until_ended(session, hangup_ends);
         let (unmounted, rest) = session.stop()?;
         if let Some(remark) = unmounted.remark() {

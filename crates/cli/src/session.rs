@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 use vfscale::{FileSystem, Options, Vfs};
 use vfscale_backends::MemFs;
 use vfscale_fuse::{FuseStats, MountError, MountOptions, Mounted, Passthrough};
 
-use crate::args::{PassthroughArg, ServeArgs};
+use crate::args::{CacheArg, MAX_NAMES, PassthroughArg, ServeArgs};
 use crate::error::CliError;
 use crate::mountinfo;
 use crate::source::{Access, Source, open_host};
@@ -46,8 +47,21 @@ impl Plan {
     /// # Errors
     /// If one is unknown or has no sense.
     pub(crate) fn new(source: Source, args: &ServeArgs, seen_by: SeenBy) -> Result<Plan, CliError> {
-        let mut mount = MountOptions::parse(&args.options.join(","))
-            .map_err(|error| CliError::Usage(error.to_string()))?;
+        let mut mount = MountOptions::default();
+        let (mut cache, mut max_names) = (None, None);
+        for option in args.options.iter().flat_map(|list| list.split(',')).map(str::trim) {
+            let wrong = |needs| CliError::Usage(format!("mount option '{option}': needs {needs}"));
+            match option.split_once('=') {
+                Some(("cache", value)) => {
+                    let value = CacheArg::from_str(value, false);
+                    cache = Some(value.map_err(|_| wrong("never, auto or always"))?);
+                }
+                Some(("max_names", value)) => {
+                    max_names = Some(value.parse().map_err(|_| wrong("a number"))?);
+                }
+                _ => mount.apply(option).map_err(|error| CliError::Usage(error.to_string()))?,
+            }
+        }
         if seen_by == SeenBy::CommandAlone {
             mount.allow_other = true;
         }
@@ -71,11 +85,20 @@ impl Plan {
             mount.fsname = source.name();
         }
         // Nobody but the mount can change what is in memory; a directory of the host may change behind our back.
-        let mut core = match &source {
-            Source::Host { .. } => Options::default(),
-            Source::Mem => Options::exclusive(),
+        let cache = args.cache.or(cache).unwrap_or(CacheArg::Auto);
+        let mut core = match (cache, &source) {
+            (CacheArg::Never | CacheArg::Auto, Source::Host { .. }) | (CacheArg::Never, _) => {
+                Options::default()
+            }
+            (CacheArg::Auto, Source::Mem) | (CacheArg::Always, _) => Options::exclusive(),
         };
-        core.max_names = args.max_names;
+        if cache == CacheArg::Never {
+            for ttl in [&mut core.entry_ttl, &mut core.attr_ttl, &mut core.negative_ttl] {
+                *ttl = Duration::ZERO;
+            }
+        }
+        mount.kernel_cache |= cache == CacheArg::Always;
+        core.max_names = args.max_names.or(max_names).unwrap_or(MAX_NAMES);
         Ok(Plan { source, mount, core })
     }
 
@@ -103,6 +126,11 @@ impl Plan {
             Source::Mem => body(&mut Session::start(MemFs::new(), place, &self)?),
         }
     }
+}
+
+/// Is this an option of a list that the command heeds itself?
+pub(crate) fn is_own_option(option: &str) -> bool {
+    matches!(option.split_once('='), Some(("cache" | "max_names", _)))
 }
 
 /// Checks that this process can mount: the kernel's FUSE device is there, and the capability to use it.

@@ -147,6 +147,9 @@ impl MountOptions {
             "noclone_fd" => Some((&mut self.clone_fd, false)),
             _ => None,
         };
+        if is_mounts_own(option) {
+            return Ok(());
+        }
         match (flag, name, value) {
             (Some((field, to)), _, None) => *field = to,
             (Some(_), _, Some(_)) => return Err(bad("takes no value")),
@@ -181,6 +184,29 @@ impl MountOptions {
     }
 }
 
+/// Options that `mount(8)` heeds itself, or that say what is so anyway, and that may stand in a list all the same. Access times are
+/// the backend's to keep.
+fn is_mounts_own(option: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "defaults",
+        "auto",
+        "noauto",
+        "nofail",
+        "user",
+        "nouser",
+        "users",
+        "owner",
+        "group",
+        "_netdev",
+        "async",
+        "relatime",
+        "norelatime",
+        "strictatime",
+    ];
+    WORDS.contains(&option)
+        || ["x-", "X-", "comment="].iter().any(|start| option.starts_with(start))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +229,8 @@ mod tests {
         };
         assert_eq!(options, expected);
         assert_eq!(MountOptions::parse(""), Ok(MountOptions::default()));
+        let fstab = "defaults,nofail,_netdev,x-systemd.automount,relatime,comment=ours";
+        assert_eq!(MountOptions::parse(fstab), Ok(MountOptions::default()));
     }
 
     #[test]
