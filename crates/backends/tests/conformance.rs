@@ -1,104 +1,87 @@
-//! What the core expects of every backend, run against each of ours.
-//!
-//! A case is a function over any [`vfscale::FileSystem`]; the list below turns it into one test for
-//! each backend.
+//! Each of our backends against `vfscale::conformance`.
 
-mod cases;
-mod support;
+use vfscale::conformance::{self, Report, Suite};
+use vfscale_backends::{Faulty, HostFs, HostOptions, MemFs, SynthFs, SynthOptions};
 
-use support::World;
-use vfscale_backends::{HostFs, HostOptions, MemFs};
+/// A host directory of its own for each case; all go at the end.
+fn host(options: HostOptions) -> Report {
+    let mut dirs = Vec::new();
+    conformance::run(|| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let fs = HostFs::new(dir.path(), options).expect("the backend");
+        dirs.push(dir);
+        fs
+    })
+}
 
-/// A host directory of its own for each test. The directory goes after the world.
-fn host(options: HostOptions, case: fn(&World<HostFs>)) {
+#[test]
+fn mem() {
+    conformance::run(MemFs::new).assert_passed();
+}
+
+#[test]
+fn faulty_without_faults() {
+    conformance::run(|| Faulty::new(MemFs::new())).assert_passed();
+}
+
+#[test]
+fn host_directory() {
+    host(HostOptions::default()).assert_passed();
+}
+
+/// As without the right to open file handles, and with so few descriptors that most objects are reopened all the time.
+#[test]
+fn host_by_name() {
+    let options = HostOptions { fd_limit: Some(3), file_handles: false, ..HostOptions::default() };
+    host(options).assert_passed();
+}
+
+#[test]
+fn host_read_only() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    case(&World::new(HostFs::new(dir.path(), options).expect("the backend")));
+    let path = |name: &str| dir.path().join(name);
+    for sub in ["a", "a/b", "c"] {
+        std::fs::create_dir(path(sub)).unwrap();
+    }
+    for (name, size) in [("a/empty", 0), ("a/b/small", 10), ("c/large", 70_000), ("top", 7)] {
+        std::fs::write(path(name), vec![b'x'; size]).unwrap();
+    }
+    std::fs::hard_link(path("top"), path("c/again")).unwrap();
+    std::os::unix::fs::symlink("../top", path("a/link")).unwrap();
+    let options = HostOptions { read_only: true, ..HostOptions::default() };
+    conformance::run_read_only(|| HostFs::new(dir.path(), options).expect("the backend"))
+        .assert_passed();
 }
 
-/// As without the right to open file handles, and with so few descriptors that most objects are
-/// reopened all the time.
-const BY_NAME: HostOptions =
-    HostOptions { fd_limit: Some(3), act_as_caller: true, read_only: false, file_handles: false };
-
-macro_rules! conformance {
-    ($($family:ident { $($case:ident,)* })*) => {
-        mod mem {
-            $($(#[test] fn $case() {
-                crate::cases::$family::$case(&crate::World::new(crate::MemFs::new()));
-            })*)*
-        }
-        mod host {
-            $($(#[test] fn $case() {
-                crate::host(Default::default(), crate::cases::$family::$case);
-            })*)*
-        }
-        mod host_by_name {
-            $($(#[test] fn $case() {
-                crate::host(crate::BY_NAME, crate::cases::$family::$case);
-            })*)*
-        }
-    };
+#[test]
+fn synth() {
+    for (fanout, depth) in [(1000, 3), (3, 4), (100, 1), (1, 20)] {
+        let options = SynthOptions { fanout, depth, ..SynthOptions::default() };
+        conformance::run_read_only(|| SynthFs::new(options).expect("a tree")).assert_passed();
+    }
 }
 
-conformance! {
-    names {
-        absent_name,
-        create_then_look_up,
-        create_refuses_an_existing_name,
-        names_are_bytes,
-        too_long_a_name,
-        hard_links_are_one_inode,
-        link_refuses_directories_and_dead_inodes,
-        unlinked_but_open,
-        unlink_and_rmdir_know_their_kinds,
-        removed_directory_takes_no_names,
-        symbolic_links,
-        special_files,
-        mode_is_exact,
-    }
-    renames {
-        plain,
-        over_a_file_that_is_open,
-        to_another_directory,
-        kinds_must_match,
-        noreplace,
-        exchange,
-        exchange_of_directories,
-        into_its_own_subtree,
-        two_names_of_one_inode,
-        bad_flags_change_nothing,
-    }
-    data {
-        write_then_read,
-        append_goes_to_the_end,
-        truncate_on_open_is_seen_by_others,
-        truncate_down_then_up_reads_zeros,
-        read_only_mode_keeps_the_handle_writable,
-        reads_past_the_end_are_empty,
-        seek_data_and_hole,
-        allocate_modes,
-        copy_within_the_file_system,
-        open_checks_kinds,
-        flush_and_sync,
-    }
-    attrs {
-        root_is_a_directory,
-        times_follow_changes,
-        times_are_set_and_omitted,
-        owner_and_group_change_together,
-        owner_change_clears_set_uid,
-        set_gid_directory,
-        created_as_the_caller,
-        extended_attributes,
-        extended_attribute_errors,
-        statfs_tells_the_longest_name,
-    }
-    dirs {
-        dots_and_kinds,
-        small_pieces_lose_nothing,
-        removing_while_reading,
-        resume_at_a_told_cookie,
-        two_readers,
-        link_counts,
-    }
+/// The kit must notice what it is for.
+#[test]
+fn every_case_that_fails_is_named() {
+    use vfscale_backends::{Call, Fault, Rule};
+    let report = Suite::full().without("attrs").without("renames::exchange").run(|| {
+        let fs = Faulty::new(MemFs::new());
+        fs.add(Rule::new(Fault::Short).on(Call::Read));
+        fs.add(Rule::new(Fault::Stale).on(Call::Rename));
+        fs
+    });
+    let failed = |name| report.failed.iter().any(|failure| failure.case == name);
+    assert!(failed("data::write_then_read") && failed("renames::plain"), "{report}");
+    assert!(report.failed.len() > 10, "{report}");
+    assert!(report.passed.contains(&"names::symbolic_links"), "{report}");
+    assert!(report.left_out.contains(&"renames::exchange") && report.left_out.len() > 5);
+    let told = report.to_string();
+    assert!(report.failed.iter().all(|failure| told.contains(failure.case)));
+}
+
+#[test]
+#[should_panic(expected = "no case and no family is named renames::nothing")]
+fn a_case_that_is_not_there_cannot_be_left_out() {
+    let _ = Suite::full().without("renames::nothing").run(MemFs::new);
 }

@@ -1,14 +1,12 @@
 //! What only a host directory has to get right: staying inside, and finding its objects again.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use support::{RDWR, World, absent};
 use tempfile::TempDir;
+use vfscale::conformance::{RDWR, World, absent};
 use vfscale::{
     Context, Errno, FileSystem, OpenFlags, Options, Place, RenameFlags, SetAttr, SetXattr, Vfs,
     WalkFlags,

@@ -1,13 +1,11 @@
 //! Descriptors are a budget of the whole process, so these tests have a process of their own and
 //! run one after the other.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::World;
+use vfscale::conformance::World;
 use vfscale::{FileSystem, OpenFlags, Place};
 use vfscale_backends::{HostFs, HostOptions};
 

@@ -1,15 +1,13 @@
 //! Mounts above and below the served directory. Each test has a mount namespace of its own, so
 //! nothing is left behind; without the right to make one it says so and passes.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::UnshareFlags;
-use support::{RDWR, World, absent};
+use vfscale::conformance::{RDWR, World, absent};
 use vfscale::{Context, Errno, FileSystem, OpenFlags, Options, Place, RenameFlags, Vfs, WalkFlags};
 use vfscale_backends::{HostFs, HostOptions};
 

@@ -1,8 +1,6 @@
 //! Limits and depths that only a file system in memory has.
 
-mod support;
-
-use support::{RDWR, World};
+use vfscale::conformance::{RDWR, World};
 use vfscale::{Errno, FileSystem, Place, RenameFlags, SetXattr, StatFs};
 use vfscale_backends::{MemFs, MemOptions};
 

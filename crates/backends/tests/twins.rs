@@ -2,11 +2,9 @@
 //! answer, every error and the whole tree must be the same: the host's kernel is the reference that
 //! nobody had to write.
 
-mod support;
-
 use std::fmt::Debug;
 
-use support::{Listed, RDWR, World};
+use vfscale::conformance::{Listed, RDWR, World};
 use vfscale::{
     Attr, Errno, FileSystem, FileType, OpenFlags, Place, RenameFlags, Result, SetAttr, SetXattr,
 };

@@ -48,6 +48,7 @@
 
 mod attr;
 mod clock;
+pub mod conformance;
 mod cwd;
 mod dcache;
 mod dentry;

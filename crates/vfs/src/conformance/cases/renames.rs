@@ -3,9 +3,9 @@
 //! Each lookup here makes a node of its own, and it is that one which is renamed. Where a case goes
 //! on with a node from before, it hands the new one over as the core does.
 
-use vfscale::{Errno, FileSystem, OpenFlags, RenameFlags};
+use crate::{Errno, FileSystem, OpenFlags, RenameFlags};
 
-use crate::support::{World, absent};
+use crate::conformance::world::{World, absent};
 
 const PLAIN: RenameFlags = RenameFlags::empty();
 
@@ -118,7 +118,7 @@ pub(crate) fn two_names_of_one_inode<F: FileSystem>(w: &World<F>) {
     let a = w.file("a", b"x");
     w.fs.link(&w.cx, &a.node, w.at("b")).unwrap();
     let d = w.mkdir("d");
-    let at = vfscale::Place { dir: &d.node, name: b"c" };
+    let at = crate::Place { dir: &d.node, name: b"c" };
     w.fs.link(&w.cx, &a.node, at).unwrap();
     let before = w.attr(&a.node);
     w.rename("a", "b", PLAIN).unwrap();

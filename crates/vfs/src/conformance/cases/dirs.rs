@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use vfscale::{FileSystem, FileType, Place};
+use crate::{FileSystem, FileType, Place};
 
-use crate::support::World;
+use crate::conformance::world::World;
 
 pub(crate) fn dots_and_kinds<F: FileSystem>(w: &World<F>) {
     let d = w.mkdir("d");
@@ -77,6 +77,24 @@ pub(crate) fn removing_while_reading<F: FileSystem>(w: &World<F>) {
     });
     assert_eq!(read.len(), 3002);
     w.rmdir("d").unwrap();
+}
+
+/// What was there from beginning to end comes once, whatever is added meanwhile.
+pub(crate) fn adding_while_reading<F: FileSystem>(w: &World<F>) {
+    let d = fill(w, 600);
+    let mut added = 0;
+    let read = read_in_pieces(w, &d, 40, |_| {
+        // So few that a backend which shows them all comes to an end.
+        if added < 200 {
+            let name = format!("more-{added:05}");
+            let at = Place { dir: &d, name: name.as_bytes() };
+            w.fs.mknod(&w.cx, at, 0o10_0644, 0).unwrap();
+            added += 1;
+        }
+    });
+    let old = read.iter().filter(|name| name.starts_with(b"name-")).count();
+    assert_eq!(old, 600);
+    assert!(read.len() <= 602 + added);
 }
 
 pub(crate) fn resume_at_a_told_cookie<F: FileSystem>(w: &World<F>) {

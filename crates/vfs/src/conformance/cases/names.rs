@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use vfscale::{Errno, FileSystem, FileType, OpenFlags, Place, RenameFlags};
+use crate::{Errno, FileSystem, FileType, OpenFlags, Place, RenameFlags};
 
-use crate::support::{RDWR, World, absent, gone};
+use crate::conformance::world::{RDWR, World, absent, gone};
 
 pub(crate) fn absent_name<F: FileSystem>(w: &World<F>) {
     absent(w.lookup("nothing"));
@@ -99,10 +99,10 @@ pub(crate) fn unlinked_but_open<F: FileSystem>(w: &World<F>) {
     w.unlink("f").unwrap();
     absent(w.lookup("f"));
     w.write(&handle, 0, &[7; 100]);
-    let change = vfscale::SetAttr { size: Some(10), perm: Some(0o600), ..Default::default() };
+    let change = crate::SetAttr { size: Some(10), perm: Some(0o600), ..Default::default() };
     let attr = w.fs.setattr(&w.cx, &old.node, Some(&handle), &change).unwrap();
     assert_eq!((attr.size, attr.perm, attr.nlink), (10, 0o600, 0));
-    w.fs.setxattr(&w.cx, &old.node, b"user.k", b"v", vfscale::SetXattr::Any).unwrap();
+    w.fs.setxattr(&w.cx, &old.node, b"user.k", b"v", crate::SetXattr::Any).unwrap();
     assert_eq!(w.fs.getxattr(&w.cx, &old.node, b"user.k").unwrap(), b"v");
     let (new, _) = w.create("f");
     assert_ne!(new.key, old.key);

@@ -1,10 +1,10 @@
 //! Attributes: owners, bits, times, extended attributes.
 
-use vfscale::{
+use crate::{
     Context, Errno, FileSystem, FileType, OpenFlags, SetAttr, SetTime, SetXattr, Timestamp,
 };
 
-use crate::support::{RDWR, World, tick};
+use crate::conformance::world::{RDWR, World, tick};
 
 pub(crate) fn root_is_a_directory<F: FileSystem>(w: &World<F>) {
     let root = w.fs.root().unwrap();
@@ -104,7 +104,7 @@ pub(crate) fn set_gid_directory<F: FileSystem>(w: &World<F>) {
     w.set(&dir.node, group).unwrap();
     w.set(&dir.node, SetAttr { perm: Some(0o2777), ..Default::default() }).unwrap();
     let cx = Context { uid: 1234, gid: 1234, groups: Some(vec![4321]), pid: 0 };
-    let at = |name| vfscale::Place { dir: &dir.node, name };
+    let at = |name| crate::Place { dir: &dir.node, name };
     let f = w.fs.create(&cx, at(b"f"), 0o644, RDWR).unwrap().0.attr;
     let s = w.fs.mkdir(&cx, at(b"s"), 0o755).unwrap().attr;
     let l = w.fs.symlink(&cx, at(b"l"), b"t").unwrap().attr;

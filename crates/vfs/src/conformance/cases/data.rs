@@ -1,8 +1,8 @@
 //! Content: reading, writing, sizes, holes.
 
-use vfscale::{Errno, FileSystem, OpenFlags, SeekFor, SetAttr};
+use crate::{Errno, FileSystem, OpenFlags, SeekFor, SetAttr};
 
-use crate::support::{RDWR, World};
+use crate::conformance::world::{RDWR, World};
 
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
