@@ -1,5 +1,8 @@
 //! Reclaim: every policy keeps the limits, keeps what is used, and drops what is absent first. The lessons R3.11 to R3.14 by name.
 
+#[path = "../../sync/src/testing.rs"]
+mod testing;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -345,7 +348,7 @@ fn shrinking_beside_lookups_loses_nothing() {
             options.max_negative_per_dir = 20;
         });
         let (stop, start) = (AtomicBool::new(false), Barrier::new(8));
-        std::thread::scope(|scope| {
+        testing::scope(|scope| {
             for thread in 0_u64..8 {
                 let (world, stop, start) = (&world, &stop, &start);
                 scope.spawn(move || {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use vfscale::{Context, Errno, FdTable, InodeRef, OpenFlags, Options, RenameFlags, Vfs, WalkFlags};
+use vfscale::{
+    Context, Errno, FdTable, InodeRef, OpenFlags, Options, Reclaim, RenameFlags, Vfs, WalkFlags,
+};
 use vfscale_backends::MemFs;
 
 const THREADS: u64 = 8;
@@ -98,12 +100,22 @@ fn one_step(vfs: &Vfs<MemFs>, fds: &FdTable, random: &mut Random) -> Result<(), 
     }
 }
 
+/// Once for each way to reclaim, one after the other.
 #[test]
 fn nothing_is_left_after_a_storm() {
     let seconds =
         std::env::var("VFSCALE_STORM_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
+    let policies = [Reclaim::Lru, Reclaim::Clock, Reclaim::Sieve];
+    let each = Duration::from_secs(seconds) / policies.len() as u32;
+    policies.into_iter().for_each(|policy| storm(policy, each));
+}
+
+fn storm(policy: Reclaim, length: Duration) {
     let mut options = Options::exclusive();
     options.max_names = 100;
+    options.max_negative = 30;
+    options.max_negative_per_dir = 8;
+    options.reclaim = policy;
     let vfs = Arc::new(Vfs::new(MemFs::new(), options).unwrap());
     let fds = FdTable::new(64);
     let stop = AtomicBool::new(false);
@@ -128,7 +140,7 @@ fn nothing_is_left_after_a_storm() {
         }
         let (stop, done) = (&stop, &done);
         scope.spawn(move || {
-            let end = Instant::now() + Duration::from_secs(seconds);
+            let end = Instant::now() + length;
             let mut last = 0;
             while Instant::now() < end {
                 std::thread::sleep(Duration::from_secs(1).min(end - Instant::now()));
@@ -139,7 +151,10 @@ fn nothing_is_left_after_a_storm() {
             stop.store(true, Ordering::Relaxed);
         });
     });
-    println!("{} steps by {THREADS} threads in {seconds} s", done.load(Ordering::Relaxed));
+    println!(
+        "{} steps by {THREADS} threads in {length:?}, {policy:?}",
+        done.load(Ordering::Relaxed)
+    );
     assert!(fds.is_empty());
     vfs.shrink_all();
     let stats = vfs.stats();
