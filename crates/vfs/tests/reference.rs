@@ -1,10 +1,13 @@
 //! Random operations on the core and on a plain map; the whole tree is compared after each step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use vfscale::{Context, Errno, FileType, OpenFlags, Options, Reclaim, RenameFlags, Vfs};
-use vfscale_backends::MemFs;
+use vfscale::{
+    Context, Errno, FileSystem, FileType, OpenFlags, Options, Reclaim, RenameFlags, Vfs,
+};
+use vfscale_backends::{Faulty, HostFs, HostOptions, MemFs};
 
 const CX: Context = Context::root();
 
@@ -208,7 +211,7 @@ impl Model {
     }
 }
 
-fn apply(vfs: &Vfs<MemFs>, op: &Op) -> Answer {
+fn apply<F: FileSystem>(vfs: &Vfs<F>, op: &Op) -> Answer {
     match op {
         Op::Mkdir(path) => vfs.mkdir_path(&CX, path.as_bytes(), 0o755),
         Op::Write(path, data) => {
@@ -238,7 +241,7 @@ fn apply(vfs: &Vfs<MemFs>, op: &Op) -> Answer {
 }
 
 /// Everything the core shows: names, types, contents, link counts.
-fn compare(vfs: &Vfs<MemFs>, model: &Model) {
+fn compare<F: FileSystem>(vfs: &Vfs<F>, model: &Model) {
     let mut seen = 0;
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
@@ -307,7 +310,11 @@ fn check(ops: &[Op], max_names: u64, policy: Reclaim) {
     let mut options = Options::exclusive();
     options.max_names = max_names;
     options.reclaim = policy;
-    let vfs = Vfs::new(MemFs::new(), options).unwrap();
+    check_on(MemFs::new(), ops, options);
+}
+
+fn check_on<F: FileSystem>(fs: F, ops: &[Op], options: Options) {
+    let vfs = Vfs::new(fs, options).unwrap();
     let mut model = Model::default();
     for (step, op) in ops.iter().enumerate() {
         if through_link(&model, op) {
@@ -318,6 +325,13 @@ fn check(ops: &[Op], max_names: u64, policy: Reclaim) {
         compare(&vfs, &model);
     }
     vfs.unmount().unwrap();
+}
+
+fn asking() -> Options {
+    let mut options = Options::exclusive();
+    let never = Duration::ZERO;
+    (options.entry_ttl, options.attr_ttl, options.negative_ttl) = (never, never, never);
+    options
 }
 
 proptest! {
@@ -331,5 +345,27 @@ proptest! {
     #[test]
     fn and_so_it_does_with_hardly_any_names_cached(ops in prop::collection::vec(op(), 1..120), policy in policy()) {
         check(&ops, 3, policy);
+    }
+
+    /// Nothing is believed for a moment: each step of a walk asks, and no answer comes without a reference.
+    #[test]
+    fn the_same_when_every_name_is_asked_for(ops in prop::collection::vec(op(), 1..80)) {
+        check_on(MemFs::new(), &ops, asking());
+    }
+
+    #[test]
+    fn the_same_through_a_backend_that_wraps_another(ops in prop::collection::vec(op(), 1..60)) {
+        check_on(Faulty::new(MemFs::new()), &ops, Options::exclusive());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_on_a_host_directory(ops in prop::collection::vec(op(), 1..50), asks in any::<bool>()) {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = HostFs::new(dir.path(), HostOptions::default()).unwrap();
+        check_on(fs, &ops, if asks { asking() } else { Options::exclusive() });
     }
 }
