@@ -47,6 +47,8 @@ pub(crate) enum Command {
     /// Lists every directory and looks up every name by its path: with the system's own calls, then through the core with an
     /// empty cache, then from the cache.
     Walk(WalkArgs),
+    /// Write the manual pages and the completions of the shells into DIR
+    Pages(PagesArgs),
 }
 
 /// What a mount can be told, for `exec` and `mount` alike.
@@ -172,6 +174,14 @@ pub(crate) struct StatArgs {
     pub(crate) json: bool,
 }
 
+/// `vfscale pages`
+#[derive(Debug, Args)]
+pub(crate) struct PagesArgs {
+    /// A directory that is there
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
 /// `vfscale walk`
 #[derive(Debug, Args)]
 pub(crate) struct WalkArgs {
@@ -229,7 +239,8 @@ fn one_line(rendered: &str) -> String {
     if line.starts_with("Serve a directory") {
         // Without a command clap renders the whole help.
         line =
-            "a command is missing: exec, mount, umount, stat or walk (see `vfscale --help`)".into();
+            "a command is missing: exec, mount, umount, stat, walk or pages (see `vfscale --help`)"
+                .into();
     }
     line
 }

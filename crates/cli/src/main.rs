@@ -12,6 +12,7 @@ mod helper;
 mod message;
 mod mount;
 mod mountinfo;
+mod pages;
 mod place;
 mod session;
 mod source;
@@ -64,5 +65,6 @@ fn run(cli: &Cli) -> Result<u8, error::CliError> {
         Command::Umount(args) => umount::run(args),
         Command::Stat(args) => stat::run(args),
         Command::Walk(args) => walk::run(args),
+        Command::Pages(args) => pages::run(args),
     }
 }
