@@ -3,5 +3,6 @@
 mod attr;
 mod create;
 mod file;
+mod inodes;
 mod remove;
 mod rename;
