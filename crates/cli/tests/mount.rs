@@ -261,6 +261,40 @@ fn a_file_that_grows_too_large_for_the_daemon_is_the_clients_error() {
     assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
 }
 
+/// Case B04: a descriptor for each known file would end such a walk with "too many open files", for everybody.
+#[test]
+fn b04_a_walk_of_many_files_takes_few_descriptors() {
+    const FILES: usize = 5_000;
+    if !can_mount() {
+        return;
+    }
+    let (_dir, src, mnt) = places();
+    for n in 0..FILES {
+        fs::write(src.join(n.to_string()), "x").expect("written");
+    }
+    let script = format!(
+        "ulimit -n 1024; exec {} mount {} {}",
+        env!("CARGO_BIN_EXE_vfscale"),
+        src.display(),
+        mnt.display()
+    );
+    let process =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().expect("starts");
+    let daemon = Daemon { process, place: mnt.clone() };
+    wait_until("mounted", || is_mounted(&mnt));
+    let names = || (0..FILES).map(|n| mnt.join(n.to_string()));
+    assert!(names().all(|name| fs::metadata(name).is_ok_and(|meta| meta.len() == 1)));
+    let held = fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).expect("it runs").count();
+    assert!(held < 600, "{held} descriptors");
+    // And then there is still room for what clients open.
+    let open: Vec<_> =
+        names().take(400).map(|name| fs::File::open(name).expect("opened")).collect();
+    assert!(names().all(|name| fs::read(name).is_ok_and(|data| data == b"x")));
+    drop(open);
+    common::signal(&daemon.process, Signal::TERM);
+    assert_eq!(daemon.finish(PROMPTLY).0, Some(0));
+}
+
 /// The mount of `mem:` on `mnt`, with another daemon's mount of `src` beneath it or above it.
 fn stack(dir: &Path, src: &Path, mnt: &Path, beneath: bool) -> (Daemon, Daemon) {
     let root = dir.canonicalize().expect("it exists");
