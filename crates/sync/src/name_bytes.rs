@@ -72,16 +72,20 @@ impl<const WORDS: usize> NameBytes<WORDS> {
             return false;
         }
         let (whole, rest) = name.as_chunks::<WORD>();
-        let same = self
-            .words
-            .iter()
-            .zip(whole)
-            .all(|(word, bytes)| word.load(Ordering::Relaxed) == u32::from_le_bytes(*bytes));
+        for (word, bytes) in self.words.iter().zip(whole) {
+            if word.load(Ordering::Relaxed) != u32::from_le_bytes(*bytes) {
+                return false;
+            }
+        }
         // The tail is stored with zeros behind it, but a longer name may have been: compare what is asked for.
-        same && (rest.is_empty() || {
-            let mask = (1_u32 << (8 * rest.len())) - 1;
-            self.words[whole.len()].load(Ordering::Relaxed) & mask == pack(rest)
-        })
+        let bits = 8 * rest.len() as u32;
+        let Some(word) = self.words.get(whole.len()) else { return true };
+        let tail = match name.last_chunk() {
+            // The last four bytes, the tail on top. Shifted in two steps: an empty tail is 32 away.
+            Some(last) => u32::from_le_bytes(*last) >> 8 >> (24 - bits),
+            None => pack(rest),
+        };
+        word.load(Ordering::Relaxed) & ((1 << bits) - 1) == tail
     }
 
     /// Copies the first `len` bytes to the start of `out`.

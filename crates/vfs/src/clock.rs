@@ -1,5 +1,6 @@
 //! The clock by which cached names and attributes grow stale.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -20,18 +21,35 @@ pub(crate) fn until(ttl: Duration) -> u64 {
     now_ms().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)).min(FOREVER - 1)
 }
 
-/// Is `time` still to come? Reads no clock for [`FOREVER`] and for 0.
-#[inline]
-pub(crate) fn is_before(time: u64) -> bool {
-    time == FOREVER || (time != 0 && now_ms() < time)
+/// The moment of one operation. The clock is read once, and only if a time is asked about that it decides.
+#[derive(Debug, Default)]
+pub(crate) struct Now {
+    /// 0 until it is read.
+    ms: Cell<u64>,
 }
 
-/// How long until `time`, at most a day: no client should remember longer without asking.
-pub(crate) fn remaining(time: u64) -> Duration {
-    const DAY: Duration = Duration::from_secs(86_400);
-    if time == FOREVER {
-        DAY
-    } else {
-        Duration::from_millis(time.saturating_sub(now_ms())).min(DAY)
+impl Now {
+    /// Is `time` still to come?
+    #[inline]
+    pub(crate) fn is_before(&self, time: u64) -> bool {
+        time == FOREVER || (time != 0 && self.ms() < time)
+    }
+
+    fn ms(&self) -> u64 {
+        if self.ms.get() == 0 {
+            self.ms.set(now_ms());
+        }
+        self.ms.get()
+    }
+
+    /// How long until `time`, at most a day: no client should remember longer without asking.
+    #[inline]
+    pub(crate) fn remaining(&self, time: u64) -> Duration {
+        const DAY: Duration = Duration::from_secs(86_400);
+        if time == FOREVER {
+            DAY
+        } else {
+            Duration::from_millis(time.saturating_sub(self.ms())).min(DAY)
+        }
     }
 }

@@ -23,6 +23,7 @@ use vfscale_sync::{
     wait::{self, WaitWord},
 };
 
+use crate::clock::Now;
 use crate::inode::{Inode, InodeRef};
 use crate::superblock::SuperBlock;
 use crate::{FileType, dcache};
@@ -33,7 +34,7 @@ const MAX_DENTRIES: u32 = 1 << 27;
 /// Names up to this many bytes stand in the dentry itself.
 const INLINE_NAME: usize = 36;
 
-static DENTRIES: Pool<Dentry> = Pool::new(MAX_DENTRIES);
+pub(crate) static DENTRIES: Pool<Dentry> = Pool::new(MAX_DENTRIES);
 
 /// In the hash, and what it says holds.
 const HASHED: u32 = 1 << 16;
@@ -140,6 +141,20 @@ pub(crate) fn pool() -> &'static Pool<Dentry> {
     &DENTRIES
 }
 
+/// What a dentry leads to: those bits of `meta` that hold the inode's type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leads(u32);
+
+impl Leads {
+    pub(crate) const NOWHERE: Leads = Leads(0);
+    pub(crate) const TO_DIRECTORY: Leads = Leads::to(FileType::Directory);
+    pub(crate) const TO_LINK: Leads = Leads::to(FileType::Symlink);
+
+    const fn to(kind: FileType) -> Leads {
+        Leads((kind as u32) << 8)
+    }
+}
+
 /// What a fresh dentry is to be.
 pub(crate) enum Birth {
     /// In the hash soon, with the backend still to be asked.
@@ -229,7 +244,8 @@ impl Dentry {
             && self.name_is(name, guard)
     }
 
-    #[inline]
+    // A call of its own: inlined, its cases are multiplied with those of the walk around it.
+    #[inline(never)]
     fn name_is(&self, name: &[u8], guard: &rcu::Guard) -> bool {
         if name.len() <= INLINE_NAME {
             self.name.eq(name)
@@ -262,8 +278,13 @@ impl Dentry {
         self.inode.load(Ordering::Relaxed)
     }
 
-    /// The type of the inode it leads to, without touching that.
+    /// What it leads to, without touching that.
     #[inline]
+    pub(crate) fn leads(&self) -> Leads {
+        Leads(self.meta.load(Relaxed) & 0xff00)
+    }
+
+    /// The type of the inode it leads to.
     pub(crate) fn kind(&self) -> Option<FileType> {
         FileType::from_dirent((self.meta.load(Relaxed) >> 8) as u8)
     }
@@ -276,8 +297,9 @@ impl Dentry {
         self.meta.load(Relaxed) & IN_LOOKUP != 0
     }
 
-    pub(crate) fn is_valid(&self) -> bool {
-        crate::clock::is_before(self.valid_until.load(Relaxed))
+    #[inline]
+    pub(crate) fn is_valid(&self, now: &Now) -> bool {
+        now.is_before(self.valid_until.load(Relaxed))
     }
 
     pub(crate) fn valid_until(&self) -> u64 {

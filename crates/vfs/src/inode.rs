@@ -20,14 +20,15 @@ use vfscale_sync::{
     QRwLock, SeqCount, Slot, rcu,
 };
 
+use crate::clock::Now;
 use crate::dentry::{Dentry, DentryRef};
 use crate::superblock::SuperBlock;
-use crate::{Attr, FileType, InodeKey, Timestamp, clock, inode_table};
+use crate::{Attr, FileType, InodeKey, Timestamp, inode_table};
 
 /// At most this many inodes at once, over all mounts of the process.
 const MAX_INODES: u32 = 1 << 26;
 
-static INODES: Pool<Inode> = Pool::new(MAX_INODES);
+pub(crate) static INODES: Pool<Inode> = Pool::new(MAX_INODES);
 
 /// Which state of the attributes a question to the backend was about.
 #[derive(Clone, Copy)]
@@ -55,7 +56,7 @@ pub(crate) struct Inode {
     gid: AtomicU32,
     nlink: AtomicU32,
     flags: AtomicU32,
-    /// The attributes are good until then, by [`clock::now_ms`].
+    /// The attributes are good until then, by [`crate::clock::now_ms`].
     attr_until: AtomicU64,
 
     lockref: LockRef,
@@ -251,13 +252,17 @@ impl Inode {
     }
 
     /// Reads attributes as they were together at one moment; `None` if they are not good any more.
-    fn read_attr<T>(&self, read: impl Fn(&Inode) -> T) -> Option<T> {
+    #[inline]
+    fn read_attr<T>(&self, now: &Now, read: impl Fn(&Inode) -> T) -> Option<T> {
         loop {
             let start = self.seq.begin();
             let until = self.attr_until.load(Relaxed);
+            if !now.is_before(until) {
+                return None;
+            }
             let value = read(self);
             if !self.seq.retry(start) {
-                return clock::is_before(until).then_some(value);
+                return Some(value);
             }
             // A writer is at it, or has lost its core there.
             std::thread::yield_now();
@@ -265,22 +270,26 @@ impl Inode {
     }
 
     /// Type and permission bits, owner and group, for a permission decision. `None` if they are not good any more.
-    pub(crate) fn cached_owner(&self) -> Option<(u32, u32, u32)> {
-        self.read_attr(|inode| {
+    #[inline]
+    pub(crate) fn cached_owner(&self, now: &Now) -> Option<(u32, u32, u32)> {
+        self.read_attr(now, |inode| {
             (inode.mode.load(Relaxed), inode.uid.load(Relaxed), inode.gid.load(Relaxed))
         })
     }
 
     /// The attributes as last told by the backend, if they are still good. The access time may lag behind reads.
-    pub(crate) fn cached_attr(&self) -> Option<Attr> {
-        self.read_attr(Inode::load_attr)
+    #[inline]
+    pub(crate) fn cached_attr(&self, now: &Now) -> Option<Attr> {
+        self.read_attr(now, Inode::load_attr)
     }
 
     /// The same, with the time until which they are good.
-    pub(crate) fn cached_attr_until(&self) -> Option<(Attr, u64)> {
-        self.read_attr(|inode| (inode.load_attr(), inode.attr_until.load(Relaxed)))
+    #[inline]
+    pub(crate) fn cached_attr_until(&self, now: &Now) -> Option<(Attr, u64)> {
+        self.read_attr(now, |inode| (inode.load_attr(), inode.attr_until.load(Relaxed)))
     }
 
+    #[inline]
     fn load_attr(&self) -> Attr {
         let mode = self.mode.load(Relaxed);
         let [atime, mtime, ctime, btime] = [0, 1, 2, 3].map(|i| self.times[i].load(Relaxed));

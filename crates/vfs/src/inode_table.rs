@@ -3,25 +3,20 @@
 //! Two lookups of one object reach one inode. A dying inode may still stand in its chain; it is passed over, so that nobody waits
 //! for its end.
 
-use std::hash::Hasher;
-
 use vfscale_sync::{FindOrInsert, HashIndex, Held, HeldSlot, Id, rcu};
 
 use crate::inode::{self, Inode, InodeRef, Node};
 use crate::superblock::SuperBlock;
 use crate::{Attr, Errno, InodeKey, Result};
 
-static TABLE: std::sync::LazyLock<HashIndex<Inode>> =
-    std::sync::LazyLock::new(|| HashIndex::new(inode::pool()));
+static TABLE: HashIndex<Inode> = HashIndex::new(&inode::INODES);
 
 fn table() -> &'static HashIndex<Inode> {
     &TABLE
 }
 
 fn hash_of(sb: &SuperBlock, key: InodeKey) -> u32 {
-    let mut hasher = sb.hasher(key.tag);
-    hasher.write_u64(key.ino);
-    hasher.finish() as u32
+    sb.hash_key().pair(key.ino, key.tag)
 }
 
 /// The inode of `sb` with this key: the living one, or a new one with these attributes. With a living one `node` comes back, not

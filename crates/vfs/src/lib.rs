@@ -56,6 +56,7 @@ mod error;
 mod fd_table;
 mod file;
 mod fs;
+mod hash;
 mod inode;
 mod inode_table;
 mod name;

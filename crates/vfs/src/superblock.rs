@@ -3,14 +3,12 @@
 //! Superblocks live in a pool like dentries and inodes, so that a dentry names its superblock by a 32-bit id and writes no shared
 //! count. One is given back when its mount is gone and the last of its names and inodes has followed.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
-use foldhash::SharedSeed;
-use foldhash::fast::FoldHasher;
 use vfscale_sync::{Id, ListBatch, Pool, QRwLock, QRwLockWriteGuard, Slot, rcu, stats::Counters};
 
+use crate::hash::HashKey;
 use crate::inode::{self, Inode, OnSuperBlock};
 use crate::{Options, reclaim};
 
@@ -89,7 +87,9 @@ pub(crate) struct SuperBlock {
     pub(crate) inodes: ListBatch<Inode, OnSuperBlock>,
     /// Held by whoever changes which directory a directory is in.
     rename_mutex: QRwLock<()>,
-    seed: AtomicU64,
+    /// See [`HashKey`].
+    hash_add: AtomicU64,
+    hash_mul: AtomicU64,
     counters: Counters<COUNTS>,
     /// What the counters stood at when the mount began.
     before: [AtomicU64; COUNTS],
@@ -107,7 +107,8 @@ impl Slot for SuperBlock {
             reclaim: reclaim::State::new(),
             inodes: ListBatch::new(inode::pool()),
             rename_mutex: QRwLock::new(()),
-            seed: AtomicU64::new(0),
+            hash_add: AtomicU64::new(0),
+            hash_mul: AtomicU64::new(1),
             counters: Counters::new(),
             before: [const { AtomicU64::new(0) }; COUNTS],
             names: CachePadded::default(),
@@ -123,10 +124,9 @@ impl SuperBlock {
     /// A superblock for a new mount, or `None` if there are too many.
     pub(crate) fn create(options: &Options) -> Option<Id<SuperBlock>> {
         let fresh = SUPERBLOCKS.alloc()?;
-        // Names are chosen by whoever uses the mount: the key must not be.
-        static STATE: LazyLock<std::hash::RandomState> = LazyLock::new(Default::default);
-        let seed = std::hash::BuildHasher::hash_one(&*STATE, fresh.id().to_raw());
-        fresh.seed.store(seed, Relaxed);
+        let key = HashKey::new();
+        fresh.hash_add.store(key.add, Relaxed);
+        fresh.hash_mul.store(key.mul, Relaxed);
         fresh.reclaim.begin(options);
         for (which, before) in fresh.before.iter().enumerate() {
             before.store(fresh.counters.sum(which), Relaxed);
@@ -147,10 +147,10 @@ impl SuperBlock {
         SUPERBLOCKS.slot(id.expect("every dentry and inode has a superblock"))
     }
 
-    /// A hasher keyed by this mount and `extra`.
-    pub(crate) fn hasher(&self, extra: u64) -> FoldHasher<'static> {
-        let key = self.seed.load(Relaxed) ^ extra.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        FoldHasher::with_seed(key, SharedSeed::global_random())
+    /// How names and inodes of this mount hash.
+    #[inline]
+    pub(crate) fn hash_key(&self) -> HashKey {
+        HashKey { add: self.hash_add.load(Relaxed), mul: self.hash_mul.load(Relaxed) }
     }
 
     pub(crate) fn reclaim(&self) -> &reclaim::State {

@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vfscale_sync::{Id, rcu};
+use vfscale_sync::{Held, Id, rcu};
 
+use crate::clock::Now;
 use crate::dcache::parallel::{self, Asked, Question, Ttl};
 use crate::dcache::{self, Key};
 use crate::dentry::DentryRef;
@@ -131,6 +132,18 @@ impl<F: FileSystem> std::ops::Deref for NodeOf<F> {
     }
 }
 
+/// What the cache has to say of a name.
+enum Cached {
+    /// It is absent.
+    Absent,
+    /// It is there, with good attributes.
+    Whole(Found),
+    /// It is there; the attributes are stale.
+    Name(DentryRef),
+    /// Nothing that is good.
+    Unknown,
+}
+
 /// A name to ask the backend for.
 struct NameIn<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
@@ -250,6 +263,11 @@ impl<F: FileSystem> Vfs<F> {
         SuperBlock::of(Some(self.sb))
     }
 
+    /// Whether any name grows stale.
+    pub(crate) fn names_age(&self) -> bool {
+        (self.options.entry_ttl, self.options.negative_ttl) != (Duration::MAX, Duration::MAX)
+    }
+
     pub(crate) fn ttl(&self) -> Ttl {
         Ttl {
             entry: self.options.entry_ttl,
@@ -286,42 +304,69 @@ impl<F: FileSystem> Vfs<F> {
     /// backend answers.
     pub fn lookup(&self, cx: &Context, dir: &DentryRef, name: &[u8]) -> Result<Found> {
         name::check(name)?;
-        let dentry = match name {
-            b"." => return self.found(dir),
-            b".." => return self.found(&self.parent(dir)),
-            _ if self.is_known_absent(dir, name) => return Err(Errno::ENOENT),
-            _ => self.lookup_dentry(cx, dir, name)?,
+        match name {
+            b"." => self.found(dir.clone()),
+            b".." => self.found(self.parent(dir)),
+            _ => self.lookup_key(cx, dir, Key::new(self.superblock(), dir.id(), name)),
+        }
+    }
+
+    /// Finds a component that is neither `.` nor `..`.
+    pub(crate) fn lookup_key(&self, cx: &Context, dir: &DentryRef, key: Key<'_>) -> Result<Found> {
+        let dentry = match self.cached(key) {
+            Cached::Absent => return Err(Errno::ENOENT),
+            Cached::Whole(found) => return Ok(found),
+            Cached::Name(dentry) => dentry,
+            Cached::Unknown => self.ask_dentry(cx, dir, key.name)?,
         };
-        match self.found(&dentry) {
+        match self.found(dentry.clone()) {
             // Gone on the host while its name was believed: ask for the name once more.
             Err(Errno::ESTALE) => {
                 dcache::unhash(&dentry);
-                self.found(&self.lookup_dentry(cx, dir, name)?)
+                self.found(self.lookup_dentry(cx, dir, key)?)
             }
             found => found,
+        }
+    }
+
+    /// What the cache knows of a name. For an absent one, and most lookups that miss end so, without a store to shared memory.
+    fn cached(&self, key: Key<'_>) -> Cached {
+        let now = Now::default();
+        let superblock = self.superblock();
+        let guard = rcu::pin();
+        loop {
+            let Some(hit) = dcache::find(key, &guard) else { return Cached::Unknown };
+            let inode = hit.dentry.inode_id();
+            let until = hit.dentry.valid_until();
+            if !now.is_before(until) {
+                return Cached::Unknown;
+            }
+            let Some(inode) = inode else {
+                if hit.changed() {
+                    continue;
+                }
+                hit.dentry.touch();
+                superblock.bump(Count::LookupRcu);
+                superblock.bump(Count::NegativeHit);
+                return Cached::Absent;
+            };
+            // It changed under our hands: look again. Each turn means that somebody else got on.
+            let Some(dentry) = hit.legitimize(&guard) else { continue };
+            let Some(inode) = Held::try_get(inode, &guard).map(InodeRef) else { continue };
+            superblock.bump(Count::LookupRef);
+            return match inode.0.cached_attr_until(&now) {
+                Some((attr, attr_until)) => {
+                    let (valid, attr_valid) = (now.remaining(until), now.remaining(attr_until));
+                    Cached::Whole(Found { dentry, inode, attr, valid, attr_valid })
+                }
+                None => Cached::Name(dentry),
+            };
         }
     }
 
     /// The directory that `dir` is in; the root's is the root.
     pub fn parent(&self, dir: &DentryRef) -> DentryRef {
         dir.parent().unwrap_or_else(|| dir.clone())
-    }
-
-    /// Is the name known to be absent? Tells with no store to shared memory: most lookups that miss end here.
-    fn is_known_absent(&self, dir: &DentryRef, name: &[u8]) -> bool {
-        let superblock = self.superblock();
-        let guard = rcu::pin();
-        let Some(hit) = dcache::find(Key::new(superblock, dir.id(), name), &guard) else {
-            return false;
-        };
-        let absent = hit.dentry.kind().is_none() && hit.dentry.is_valid();
-        if !absent || hit.changed() {
-            return false;
-        }
-        hit.dentry.touch();
-        superblock.bump(Count::LookupRcu);
-        superblock.bump(Count::NegativeHit);
-        true
     }
 
     /// How much longer `name` is known to be absent from `dir`; nothing if it is not.
@@ -331,7 +376,7 @@ impl<F: FileSystem> Vfs<F> {
             .filter(|hit| hit.dentry.kind().is_none())
             .map(|hit| (hit.dentry.valid_until(), hit))
             .filter(|(_, hit)| !hit.changed())
-            .map_or(Duration::ZERO, |(until, _)| clock::remaining(until))
+            .map_or(Duration::ZERO, |(until, _)| Now::default().remaining(until))
     }
 
     /// The dentry of a name, positive or negative.
@@ -339,15 +384,18 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         cx: &Context,
         dir: &DentryRef,
-        name: &[u8],
+        key: Key<'_>,
     ) -> Result<DentryRef> {
-        let superblock = self.superblock();
-        let key = Key::new(superblock, dir.id(), name);
         let cached = dcache::get(key, &rcu::pin());
-        if let Some(dentry) = cached.filter(|dentry| dentry.0.is_valid()) {
-            superblock.bump(Count::LookupRef);
+        if let Some(dentry) = cached.filter(|dentry| dentry.0.is_valid(&Now::default())) {
+            self.superblock().bump(Count::LookupRef);
             return Ok(dentry);
         }
+        self.ask_dentry(cx, dir, key.name)
+    }
+
+    /// The dentry of a name that the cache does not answer for.
+    fn ask_dentry(&self, cx: &Context, dir: &DentryRef, name: &[u8]) -> Result<DentryRef> {
         let dir_inode = self.dir_inode(dir)?;
         let node = self.node(&dir_inode)?;
         let question = NameIn { vfs: self, cx, dir: &*node, name };
@@ -368,18 +416,19 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// What a dentry leads to.
-    pub(crate) fn found(&self, dentry: &DentryRef) -> Result<Found> {
+    pub(crate) fn found(&self, dentry: DentryRef) -> Result<Found> {
         let Some(inode) = dentry.inode() else {
             self.superblock().bump(Count::NegativeHit);
             return Err(Errno::ENOENT);
         };
-        let (attr, attr_until) = match inode.0.cached_attr_until() {
+        let now = Now::default();
+        let (attr, attr_until) = match inode.0.cached_attr_until(&now) {
             Some(cached) => cached,
             None => (self.getattr(&inode, None)?, clock::until(self.options.attr_ttl)),
         };
-        let valid = clock::remaining(dentry.0.valid_until());
-        let attr_valid = clock::remaining(attr_until);
-        Ok(Found { dentry: dentry.clone(), inode, attr, valid, attr_valid })
+        let valid = now.remaining(dentry.0.valid_until());
+        let attr_valid = now.remaining(attr_until);
+        Ok(Found { dentry, inode, attr, valid, attr_valid })
     }
 }
 

@@ -49,6 +49,7 @@
 // unmodelled file: loom has no statics for the pools that it points into; `tests/shuttle_index.rs` and ThreadSanitizer look at it.
 
 mod bucket;
+mod find;
 mod table;
 
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -206,65 +207,6 @@ impl<T: Chained> HashIndex<T> {
             retired: AtomicPtr::new(ptr::null_mut()),
             settled: AtomicU64::new(0),
             count: Counters::new(),
-        }
-    }
-
-    /// The first slot under `hash` that `eq` accepts. Stores nothing that others read.
-    ///
-    /// A slot that is linked under `hash` during the whole call, and that `eq` accepts, is not missed.
-    #[inline]
-    pub fn find<'g>(
-        &'static self,
-        hash: u32,
-        guard: &'g Guard,
-        eq: impl FnMut(Id<T>, &'g T) -> bool,
-    ) -> Option<(Id<T>, &'g T)> {
-        self.find_with::<true>(hash, guard, eq)
-    }
-
-    /// The refuted design: believes the first miss. Kept for the model that must catch it.
-    #[cfg(shuttle)]
-    #[doc(hidden)]
-    pub fn find_believing_misses<'g>(
-        &'static self,
-        hash: u32,
-        guard: &'g Guard,
-        eq: impl FnMut(Id<T>, &'g T) -> bool,
-    ) -> Option<(Id<T>, &'g T)> {
-        self.find_with::<false>(hash, guard, eq)
-    }
-
-    #[inline]
-    fn find_with<'g, const LOOK_TWICE: bool>(
-        &'static self,
-        hash: u32,
-        guard: &'g Guard,
-        mut eq: impl FnMut(Id<T>, &'g T) -> bool,
-    ) -> Option<(Id<T>, &'g T)> {
-        let mut table = self.table(guard)?;
-        loop {
-            let bucket = table.bucket(hash);
-            let word = bucket.load();
-            if word.is_moved() {
-                table = table.next(guard)?;
-                continue;
-            }
-            if !word.may_hold(hash) {
-                return None;
-            }
-            let mut at = word.head();
-            while let Some(id) = at {
-                let node = self.pool.get(id, guard);
-                if eq(id, node) {
-                    return Some((id, node));
-                }
-                // HX-2 Acquire.
-                at = node.links().next[table.parity].load(Ordering::Acquire);
-            }
-            // HX-2: after the last link. The load is one of the word we hold already, so it hits the cache.
-            if !LOOK_TWICE || word.is_same_chain(bucket.load()) {
-                return None;
-            }
         }
     }
 

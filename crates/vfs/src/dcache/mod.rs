@@ -21,9 +21,6 @@
 
 pub(crate) mod parallel;
 
-use std::hash::Hasher;
-use std::sync::LazyLock;
-
 use vfscale_sync::{Chained, HashIndex, HeldSlot, Id, LockRefGuard, PutReturn, SeqLock, rcu};
 
 use crate::dentry::{self, Birth, Dentry, DentryRef};
@@ -34,7 +31,7 @@ use crate::{Errno, FileType, Result, reclaim};
 /// Makes moves of names one at a time, and lets climbers (`is_below`, paths) check that none happened.
 pub(crate) static RENAME_LOCK: SeqLock = SeqLock::new();
 
-static INDEX: LazyLock<HashIndex<Dentry>> = LazyLock::new(|| HashIndex::new(dentry::pool()));
+static INDEX: HashIndex<Dentry> = HashIndex::new(&dentry::DENTRIES);
 
 pub(crate) fn index() -> &'static HashIndex<Dentry> {
     &INDEX
@@ -51,10 +48,7 @@ pub(crate) struct Key<'a> {
 impl<'a> Key<'a> {
     #[inline]
     pub(crate) fn new(sb: &SuperBlock, parent: Id<Dentry>, name: &'a [u8]) -> Key<'a> {
-        let mut hasher = sb.hasher(u64::from(parent.to_raw()));
-        hasher.write(name);
-        let hash = hasher.finish();
-        Key { parent, name, hash: (hash ^ (hash >> 32)) as u32 }
+        Key { parent, name, hash: sb.hash_key().name(parent.to_raw(), name) }
     }
 }
 
@@ -80,14 +74,15 @@ impl Hit<'_> {
 }
 
 /// Finds a name (`__d_lookup_rcu`): no lock, no store. `None` may also mean that the name is being looked up.
+///
+/// What is found was the name only if it has not [`changed`](Hit::changed) when all that is wanted has been read from it.
 #[inline]
 pub(crate) fn find<'g>(key: Key<'_>, guard: &'g rcu::Guard) -> Option<Hit<'g>> {
-    let mut seq = 0;
-    let (id, dentry) = index().find(key.hash, guard, |_, dentry| {
-        seq = dentry.seq.begin();
-        dentry.answers(key.parent, key.hash, key.name, guard) && !dentry.seq.retry(seq)
-    })?;
-    Some(Hit { id, dentry, seq })
+    index().find_map(key.hash, guard, move |id, dentry| {
+        let seq = dentry.seq.begin();
+        let answers = dentry.answers(key.parent, key.hash, key.name, guard);
+        answers.then_some(Hit { id, dentry, seq })
+    })
 }
 
 /// Finds a name and takes a reference on its dentry, positive or negative (`d_lookup`).
@@ -190,7 +185,7 @@ pub(crate) fn delete(dentry: &DentryRef, until: u64) {
     if lock.count() > 1
         || dentry.0.kind() == Some(FileType::Directory)
         || !dentry.0.is_hashed()
-        || !crate::clock::is_before(until)
+        || !crate::clock::Now::default().is_before(until)
         || !reclaim::has_room_for_absence(&dentry.0)
     {
         drop(lock);

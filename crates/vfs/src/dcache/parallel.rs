@@ -11,10 +11,11 @@ use std::time::Duration;
 use vfscale_sync::{FindOrInsert, Id, QRwLockWriteGuard, rcu};
 
 use super::{Key, alloc, attach, index, is_below, rename, unhash};
+use crate::clock::{self, Now};
 use crate::dentry::{Birth, DentryRef};
 use crate::inode::{InodeRef, Node};
 use crate::superblock::{Count, SuperBlock};
-use crate::{Attr, Errno, InodeKey, Result, clock, inode_table, reclaim};
+use crate::{Attr, Errno, InodeKey, Result, inode_table, reclaim};
 
 /// What the backend told of a name.
 pub(crate) struct Asked {
@@ -88,7 +89,8 @@ pub(crate) fn lookup(
                     superblock.bump(Count::LookupWait);
                     other.0.wait_for_lookup();
                 } else if still_answers(&other, key)
-                    && (other.0.is_valid() || revalidate(superblock, ttl, &other, question)?)
+                    && (other.0.is_valid(&Now::default())
+                        || revalidate(superblock, ttl, &other, question)?)
                 {
                     return Ok(other);
                 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::clock::{self, Now};
 use crate::dcache::{self, Key};
 use crate::dentry::DentryRef;
 use crate::file::OpenFile;
 use crate::inode::{InodeRef, Node};
 use crate::{
-    Attr, Context, Entry, Errno, FileSystem, FileType, Found, OpenFlags, Place, Result, Vfs, clock,
+    Attr, Context, Entry, Errno, FileSystem, FileType, Found, OpenFlags, Place, Result, Vfs,
     inode_table, name,
 };
 
@@ -203,8 +204,9 @@ impl<F: FileSystem> Vfs<F> {
         // Only now: a handle that is not wanted closes with no lock held.
         drop(exclusive);
         let dentry = added?;
-        let valid = clock::remaining(until);
-        let attr_valid = clock::remaining(clock::until(self.options().attr_ttl));
+        let now = Now::default();
+        let valid = now.remaining(until);
+        let attr_valid = now.remaining(clock::until(self.options().attr_ttl));
         Ok((Found { dentry, inode, attr, valid, attr_valid }, extra))
     }
 }

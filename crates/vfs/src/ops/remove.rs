@@ -2,10 +2,11 @@
 
 use vfscale_sync::rcu;
 
+use crate::clock::{self, Now};
 use crate::dcache::parallel::Asked;
 use crate::dcache::{self, Key};
 use crate::dentry::DentryRef;
-use crate::{Context, Errno, FileSystem, FileType, Place, Result, Vfs, clock, inode_table, name};
+use crate::{Context, Errno, FileSystem, FileType, Place, Result, Vfs, inode_table, name};
 
 /// Which kind of name is to go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl<F: FileSystem> Vfs<F> {
         name: &[u8],
     ) -> Result<DentryRef> {
         let cached = dcache::get(Key::new(self.superblock(), dir.id(), name), &rcu::pin());
-        if let Some(dentry) = cached.as_ref().filter(|dentry| dentry.0.is_valid()) {
+        if let Some(dentry) = cached.as_ref().filter(|dentry| dentry.0.is_valid(&Now::default())) {
             return if dentry.inode().is_some() { Ok(dentry.clone()) } else { Err(Errno::ENOENT) };
         }
         self.superblock().bump(crate::superblock::Count::LookupBackend);

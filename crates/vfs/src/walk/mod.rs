@@ -8,7 +8,12 @@
 mod rcu_walk;
 mod ref_walk;
 
-use crate::dentry::DentryRef;
+use vfscale_sync::Id;
+
+use crate::clock::Now;
+use crate::dcache::Key;
+use crate::dentry::{Dentry, DentryRef};
+use crate::hash::{self, HashKey};
 use crate::inode::InodeRef;
 use crate::{Attr, Context, Errno, FileSystem, FileType, Result, Vfs, name};
 
@@ -40,6 +45,8 @@ pub struct Walked {
 struct Rest<'a> {
     /// Ends in a component, if it is not empty.
     path: &'a [u8],
+    /// Where in it the next component begins, perhaps behind more slashes.
+    at: usize,
     /// A `/` or `/.` follows the last component: it must be a directory.
     slash: bool,
 }
@@ -47,11 +54,12 @@ struct Rest<'a> {
 impl<'a> Rest<'a> {
     /// # Errors
     /// `ENAMETOOLONG` for more than [`name::PATH_MAX`] bytes, `EINVAL` for a NUL.
+    #[inline]
     fn new(path: &'a [u8]) -> Result<Rest<'a>> {
         if path.len() > name::PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        if path.contains(&0) {
+        if hash::holds_nul(path) {
             return Err(Errno::EINVAL);
         }
         let mut end = path;
@@ -63,30 +71,55 @@ impl<'a> Rest<'a> {
                 _ => break,
             };
         }
-        Ok(Rest { path: end, slash: end.len() < path.len() })
+        Ok(Rest { path: end, at: 0, slash: end.len() < path.len() })
     }
 
-    /// The next component, and whether it is the last one.
+    /// The next component as a name in `parent`, and whether it is the last one.
     #[inline]
-    fn next(&mut self) -> Result<Option<(&'a [u8], bool)>> {
+    fn next(&mut self, hash: HashKey, parent: Id<Dentry>) -> Result<Option<(Key<'a>, bool)>> {
         loop {
-            let Some(start) = self.path.iter().position(|&b| b != b'/') else { return Ok(None) };
-            let path = &self.path[start..];
-            let end = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
-            let name = &path[..end];
-            self.path = &path[end..];
+            match self.path.get(self.at) {
+                None => return Ok(None),
+                Some(b'/') => self.skip_slashes(),
+                Some(_) => {}
+            }
+            let start = self.at;
+            let (end, hash) = hash.cut(parent.to_raw(), self.path, start);
+            let name = &self.path[start..end];
             if name.len() > name::NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
+            let last = end == self.path.len();
+            // Over the slash: most often the only one.
+            self.at = if last { end } else { end + 1 };
             if name != b"." {
-                return Ok(Some((name, self.path.is_empty())));
+                return Ok(Some((Key { parent, name, hash }, last)));
             }
         }
     }
 
+    #[cold]
+    fn skip_slashes(&mut self) {
+        self.at += self.path[self.at..].iter().take_while(|&&byte| byte == b'/').count();
+    }
+
+    /// The same path, with all components from `at` on still to go.
+    fn back_at(self, at: usize) -> Rest<'a> {
+        Rest { at, ..self }
+    }
+
+    /// What is left, behind the target of the link just taken.
+    fn behind(&self, target: &[u8]) -> Vec<u8> {
+        // A slash even where nothing follows, if it said that the link must lead to a directory.
+        let slash: &[u8] = if self.wants_directory() { b"/" } else { b"" };
+        let end: &[u8] = if self.slash { b"/" } else { b"" };
+        [target, slash, &self.path[self.at..], end].concat()
+    }
+
     /// The component just taken must be a directory.
+    #[inline]
     fn wants_directory(&self) -> bool {
-        self.slash || !self.path.is_empty()
+        self.slash || self.at < self.path.len()
     }
 }
 
@@ -210,7 +243,7 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Type and permission bits, owner and group.
     pub(crate) fn owner(&self, inode: &InodeRef) -> Result<(u32, u32, u32)> {
-        if let Some(owner) = inode.0.cached_owner() {
+        if let Some(owner) = inode.0.cached_owner(&Now::default()) {
             return Ok(owner);
         }
         let attr = self.getattr(inode, None)?;
@@ -247,7 +280,7 @@ impl<F: FileSystem> Vfs<F> {
             return Ok(attr);
         }
         let Walked { inode, .. } = self.walk(cx, base, path, flags)?;
-        inode.0.cached_attr().map_or_else(|| self.getattr(&inode, None), Ok)
+        inode.0.cached_attr(&Now::default()).map_or_else(|| self.getattr(&inode, None), Ok)
     }
 }
 
@@ -258,8 +291,10 @@ mod tests {
     fn parts(path: &str) -> (Vec<(&str, bool)>, bool) {
         let mut rest = Rest::new(path.as_bytes()).unwrap();
         let mut parts = Vec::new();
-        while let Some((name, last)) = rest.next().unwrap() {
-            parts.push((std::str::from_utf8(name).unwrap(), last));
+        let (hash, parent) = (HashKey::new(), Id::from_raw(1).unwrap());
+        while let Some((key, last)) = rest.next(hash, parent).unwrap() {
+            assert_eq!(key.hash, hash.name(1, key.name));
+            parts.push((std::str::from_utf8(key.name).unwrap(), last));
         }
         (parts, rest.wants_directory())
     }

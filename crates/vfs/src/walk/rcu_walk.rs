@@ -8,10 +8,12 @@
 use vfscale_sync::{HeldSlot, Id, rcu};
 
 use super::{Access, Rest, WalkFlags, may};
-use crate::dcache::{self, Key};
-use crate::dentry::{Dentry, DentryRef};
-use crate::superblock::Count;
-use crate::{Attr, Context, Errno, FileSystem, FileType, Result, Vfs, inode};
+use crate::clock::Now;
+use crate::dcache;
+use crate::dentry::{Dentry, DentryRef, Leads};
+use crate::hash::HashKey;
+use crate::superblock::{Count, SuperBlock};
+use crate::{Attr, Context, Errno, FileSystem, Result, Vfs, inode};
 
 /// How an rcu-walk ended.
 pub(super) enum End<'p> {
@@ -57,6 +59,13 @@ enum Steps<'g, 'p> {
 }
 
 impl<F: FileSystem> Vfs<F> {
+    fn walker<'a>(&self, cx: &'a Context, root: &DentryRef, flags: WalkFlags) -> Walker<'a> {
+        let superblock = self.superblock();
+        let hash = superblock.hash_key();
+        let names_age = self.names_age();
+        Walker { cx, superblock, hash, root: root.id(), flags, names_age, now: Now::default() }
+    }
+
     pub(super) fn walk_rcu<'p>(
         &self,
         cx: &Context,
@@ -66,7 +75,8 @@ impl<F: FileSystem> Vfs<F> {
         flags: WalkFlags,
     ) -> Result<End<'p>> {
         let guard = rcu::pin();
-        let end = match self.steps(cx, root.id(), Place::of(base, &guard), path, flags, &guard)? {
+        let walker = self.walker(cx, root, flags);
+        let end = match walker.steps(Place::of(base, &guard), path, &guard)? {
             Steps::End(place) => place.legitimize(&guard).map(End::Arrived),
             Steps::Stop(place, rest) => {
                 place.legitimize(&guard).map(|dentry| End::Unlazy(dentry, rest))
@@ -77,6 +87,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// A whole `stat` without a store to shared memory. `None`: not all of it is in the cache.
+    #[inline]
     pub(super) fn stat_rcu(
         &self,
         cx: &Context,
@@ -88,57 +99,66 @@ impl<F: FileSystem> Vfs<F> {
         let base = if path.first() == Some(&b'/') { root } else { base };
         let path = Rest::new(path)?;
         let guard = rcu::pin();
-        let Steps::End(place) =
-            self.steps(cx, root.id(), Place::of(base, &guard), path, flags, &guard)?
-        else {
+        let walker = self.walker(cx, root, flags);
+        let Steps::End(place) = walker.steps(Place::of(base, &guard), path, &guard)? else {
             return Ok(None);
         };
         let Some(inode) = place.dentry.inode_id() else { return Ok(None) };
-        let attr = inode::pool().get(inode, &guard).cached_attr();
+        let attr = inode::pool().get(inode, &guard).cached_attr(&walker.now);
         // The dentry did not change, so it led to this inode all the time, and the inode lived.
-        let attr = attr.filter(|_| !place.changed());
+        let attr = if place.changed() { None } else { attr };
         if attr.is_some() {
             // No reference ends that would tell the sweep. The first of many stores, the rest look.
             place.dentry.touch();
         }
         Ok(attr)
     }
+}
 
+/// One walk: who goes where by which rules.
+struct Walker<'a> {
+    cx: &'a Context,
+    superblock: &'static SuperBlock,
+    hash: HashKey,
+    root: Id<Dentry>,
+    flags: WalkFlags,
+    /// Whether names of this mount grow stale at all: if not, the line of the dentry that says when stays untouched.
+    names_age: bool,
+    now: Now,
+}
+
+impl Walker<'_> {
     fn steps<'g, 'p>(
         &self,
-        cx: &Context,
-        root: Id<Dentry>,
         base: Place<'g>,
-        mut rest: Rest<'p>,
-        flags: WalkFlags,
+        path: Rest<'p>,
         guard: &'g rcu::Guard,
     ) -> Result<Steps<'g, 'p>> {
-        let superblock = self.superblock();
+        let mut rest = path;
         let mut at = base;
+        let mut leads = at.dentry.leads();
         let mut taken = 0;
         let steps = loop {
-            let here = rest;
-            let Some((name, last)) = rest.next()? else { break Steps::End(at) };
-            if at.dentry.kind() != Some(FileType::Directory) {
+            let here = rest.at;
+            let Some((key, last)) = rest.next(self.hash, at.id)? else { break Steps::End(at) };
+            if leads != Leads::TO_DIRECTORY {
                 if at.changed() {
                     break Steps::Changed;
                 }
                 return Err(Errno::ENOTDIR);
             }
-            if cx.uid != 0 {
+            if self.cx.uid != 0 {
                 let Some(inode) = at.dentry.inode_id() else { break Steps::Changed };
-                let owner = inode::pool().get(inode, guard).cached_owner();
-                if at.changed() {
-                    break Steps::Changed;
-                }
-                match owner {
-                    None => break Steps::Stop(at, here),
-                    Some(owner) if may(cx, Access::SEARCH, owner) => {}
+                // Good only if the dentry has not changed, which each way on from here checks.
+                match inode::pool().get(inode, guard).cached_owner(&self.now) {
+                    None => break Steps::Stop(at, rest.back_at(here)),
+                    Some(owner) if may(self.cx, Access::SEARCH, owner) => {}
+                    Some(_) if at.changed() => break Steps::Changed,
                     Some(_) => return Err(Errno::EACCES),
                 }
             }
-            if name == b".." {
-                if at.id != root {
+            if key.name == b".." {
+                if at.id != self.root {
                     let Some(parent) = at.dentry.parent_id() else { break Steps::Changed };
                     let dentry = Dentry::pool().get(parent, guard);
                     let up = Place { id: parent, dentry, seq: dentry.seq.begin() };
@@ -150,31 +170,30 @@ impl<F: FileSystem> Vfs<F> {
                 }
                 continue;
             }
-            let Some(hit) = dcache::find(Key::new(superblock, at.id, name), guard) else {
-                break Steps::Stop(at, here);
+            let Some(hit) = dcache::find(key, guard) else {
+                break Steps::Stop(at, rest.back_at(here));
             };
-            let kind = hit.dentry.kind();
+            leads = hit.dentry.leads();
+            let is_good = !self.names_age || hit.dentry.is_valid(&self.now);
             if at.changed() || hit.changed() {
                 break Steps::Changed;
             }
-            if !hit.dentry.is_valid() {
-                break Steps::Stop(at, here);
+            if !is_good {
+                break Steps::Stop(at, rest.back_at(here));
             }
-            match kind {
-                None => {
+            match leads {
+                // Most components: nothing more to ask.
+                Leads::TO_DIRECTORY => {}
+                Leads::NOWHERE => {
                     hit.dentry.touch();
-                    superblock.bump(Count::NegativeHit);
+                    self.superblock.bump(Count::NegativeHit);
                     return Err(Errno::ENOENT);
                 }
-                Some(FileType::Symlink)
-                    if !last || rest.wants_directory() || !flags.contains(WalkFlags::NOFOLLOW) =>
-                {
-                    break Steps::Stop(at, here);
+                Leads::TO_LINK if !last || self.follows(&rest) => {
+                    break Steps::Stop(at, rest.back_at(here));
                 }
-                Some(kind) if rest.wants_directory() && kind != FileType::Directory => {
-                    return Err(Errno::ENOTDIR);
-                }
-                Some(_) => {}
+                _ if rest.wants_directory() => return Err(Errno::ENOTDIR),
+                _ => {}
             }
             taken += 1;
             at = Place { id: hit.id, dentry: hit.dentry, seq: hit.seq };
@@ -183,8 +202,13 @@ impl<F: FileSystem> Vfs<F> {
             }
         };
         if taken > 0 {
-            superblock.add(Count::LookupRcu, taken);
+            self.superblock.add(Count::LookupRcu, taken);
         }
         Ok(steps)
+    }
+
+    /// Is a link as the last component followed?
+    fn follows(&self, rest: &Rest<'_>) -> bool {
+        rest.wants_directory() || !self.flags.contains(WalkFlags::NOFOLLOW)
     }
 }

@@ -13,20 +13,21 @@ impl<F: FileSystem> Vfs<F> {
         rest: Rest<'_>,
         flags: WalkFlags,
     ) -> Result<DentryRef> {
+        let hash = self.superblock().hash_key();
         let mut at = start;
         // What a link puts in front of the rest; the first rest needs none.
         let mut path;
         let mut rest = rest;
         let mut links = 0;
         'path: loop {
-            while let Some((name, last)) = rest.next()? {
+            while let Some((key, last)) = rest.next(hash, at.id())? {
                 let dir = self.dir_inode(&at)?;
                 self.check_access(cx, &dir, Access::SEARCH)?;
-                if name == b".." {
+                if key.name == b".." {
                     at = if at == *root { at } else { self.parent(&at) };
                     continue;
                 }
-                let found = self.lookup(cx, &at, name)?;
+                let found = self.lookup_key(cx, &at, key)?;
                 let wants_directory = rest.wants_directory();
                 let stays = last && !wants_directory && flags.contains(WalkFlags::NOFOLLOW);
                 if found.inode.kind() == FileType::Symlink && !stays {
@@ -41,9 +42,7 @@ impl<F: FileSystem> Vfs<F> {
                     if target.first() == Some(&b'/') {
                         at = root.clone();
                     }
-                    // What is left begins with a slash; a wish for a directory at its end is put back.
-                    let end: &[u8] = if rest.slash { b"/" } else { b"" };
-                    path = [&target, rest.path, end].concat();
+                    path = rest.behind(&target);
                     rest = Rest::new(&path)?;
                     continue 'path;
                 }
